@@ -1,18 +1,18 @@
-// LogRecovery: has a server begin a new incarnation once the disk of its logs, which was full, has
+// LogRecovery: lets a server begin a new incarnation once the disk of its logs, which was full, has
 // room.
 //
-// What an incarnation has lost by a full disk it cannot get back: the scheduler counts it as dead
-// for the jobs concerned. A new incarnation of the same process registers with what the logs hold,
-// as after a restart, and the jobs that wait for these logs go on.
+// An incarnation cannot get back the records that a full disk has cost it: the scheduler counts it
+// as dead for the jobs concerned. A new incarnation of the same process registers with what the
+// logs hold, as after a restart, and the jobs that wait for these logs go on.
 //
 //            LogFailed: no space                  the disk has room, and Need is kNow
 //   IDLE ----------------------------> WATCHING ---------------------------------------> begin_anew
 //    ^                                    |  Need is kNone                                   |
 //    '------------------------------------+----<------ (the pause doubles each time) --------'
 //
-// The disk is looked at every `pause_min`; an incarnation that was begun anew within the last
-// `pause_max` makes the pause twice as long, so that a disk with hardly any room does not cost an
-// incarnation a second.
+// The disk is probed after each pause, `pause_min` at first. A new incarnation less than
+// `pause_max` after the one before makes the pause twice as long, up to `pause_max`, so that a disk
+// with hardly any room does not cost an incarnation a second.
 // Thread safety: thread-safe, except that Start and Stop are one thread's. The functions of Options
 // are called by one thread, under no lock of this class.
 #ifndef CAPSTAN_SERVER_AGENT_LOG_RECOVERY_H_
@@ -56,9 +56,9 @@ class LogRecovery {
   bool Watch();  // True: the watch is over.
 
   const Options options_;
-  absl::Duration pause_;  // The thread's only, as is the next.
+  absl::Duration pause_;  // Used by the thread alone, as are the next two.
   absl::Time begun_anew_ = absl::InfinitePast();
-  bool told_later_ = false;  // The thread's only.
+  bool told_later_ = false;  // Need::kLater was logged.
 
   absl::Mutex mutex_;
   bool watching_ ABSL_GUARDED_BY(mutex_) = false;

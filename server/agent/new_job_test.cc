@@ -1,4 +1,5 @@
-// What begins with a new job's first routing table, its deadlines and its log, finds the job.
+// Tests that deadlines and log failures which come with a new job's first routing table find the
+// job.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <functional>

@@ -33,7 +33,7 @@ struct Node {
           return options;
         }()) {}
 
-  // What the next sync says, which is answered if `answered`.
+  // Makes the next sync, which is answered if `answered`. Returns the removed logs that it names.
   Strings Sync(bool answered = true) {
     v1::SyncNodeRequest request;
     agent.FillState(request);

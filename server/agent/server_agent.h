@@ -3,8 +3,8 @@
 //
 // Shards are made by a thread of its own (or the given executor), as initial values and restores
 // take a while and the lease must be kept; reports say how far it is. Another thread captures what
-// checkpoints and snapshots want: no job waits with that for the shards of another. A routing table
-// is taken in once its shards are made.
+// checkpoints and snapshots want, so that no job waits with that for the shards of another. A
+// routing table is applied once its shards are made.
 //
 //              TakeDesired (new)        made                     TakeDesired (generations)
 //   (unknown) ------------------> MAKING ----> HELD, reported --+------> HELD, or MAKING MORE
@@ -63,7 +63,7 @@ class ServerAgent final : public NodeHandler {
     const PluginRules* plugins = nullptr;  // Update rules of the operator. Null: none.
     RecordSink* log = nullptr;             // Null: jobs that ask for a log are refused.
     std::function<std::vector<v1::StoredShard>()> stored;  // The log's content. Null: nothing.
-    std::function<std::vector<v1::KeptLog>()> logs;        // All that there are. Null: none.
+    std::function<std::vector<v1::KeptLog>()> logs;        // All logs here. Null: none.
     // Decides on logs that no living job needs. Null: they stay.
     UnclaimedLogs* unclaimed = nullptr;
     TableSource* source = nullptr;          // Null: nothing can be restored.
@@ -72,8 +72,8 @@ class ServerAgent final : public NodeHandler {
     // The state to report has changed (NodeAgent::Wake). Called from any thread, under no lock.
     std::function<void()> on_change;
     std::function<void(Instant)> schedule_tick;  // See HeldJob::Options.
-    // Runs what takes long, never before it has returned or right away: both will do; shards are
-    // made one at a time, in order. Null: two threads of the agent's own.
+    // Runs long work: later, or before it returns; both are allowed. Shards are made one at a time,
+    // in order. Null: two threads of the agent's own.
     std::function<void(std::function<void()>)> execute;
   };
 
@@ -81,7 +81,7 @@ class ServerAgent final : public NodeHandler {
   ~ServerAgent() override;  // Stops.
 
   void Start();
-  void Stop();  // Waits for the shard in the making; the rest is not made. Idempotent.
+  void Stop();  // Waits for the shard in the making; makes no others. Idempotent.
 
   // Whether a log here has failed, and what a new incarnation would cost (LogRecovery::Need): every
   // job gets back what has a log or a replica elsewhere, nothing else. `log_waits`: a log could not
@@ -102,8 +102,8 @@ class ServerAgent final : public NodeHandler {
     v1::TableAssignment desired;
     Stage stage = Stage::kMaking;
     bool making = false;             // An order to make shards is under way, or waits.
-    int made = 0;                    // Shards made so far, and
-    int to_make = 0;                 // of so many; 0: it has not begun.
+    int made = 0;                    // Shards made so far.
+    int to_make = 0;                 // Shards to make in all; 0: it has not begun.
     absl::Status failure;            // kFailed.
     std::shared_ptr<HeldJob> job;    // Shared with `jobs_`; null until its first shards are made.
     v1::CheckpointState checkpoint;  // State of the last accepted order. Id 0: none.
@@ -113,7 +113,7 @@ class ServerAgent final : public NodeHandler {
     Kind kind = Kind::kMake;
     JobId job;
     uint64_t id = 0;          // The entry's.
-    uint64_t checkpoint = 0;  // To capture: not another one that has been ordered since.
+    uint64_t checkpoint = 0;  // kCapture: its id. Skipped if another one was ordered since.
   };
   // The consequences of a desired state, carried out without the mutex.
   struct Work {
@@ -121,7 +121,7 @@ class ServerAgent final : public NodeHandler {
     std::vector<Order> orders;
     std::vector<std::pair<std::shared_ptr<HeldJob>, v1::TableAssignment>> apply;
   };
-  // Late callbacks find out by it that the agent is gone.
+  // Shows late callbacks that the agent is gone.
   struct Handle {
     absl::Mutex mutex;
     ServerAgent* agent ABSL_GUARDED_BY(mutex) = nullptr;
@@ -137,7 +137,7 @@ class ServerAgent final : public NodeHandler {
   std::deque<Order>& OrdersOf(Order::Kind kind) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return kind == Order::Kind::kMake ? makes_ : captures_;
   }
-  void RunAll(Order::Kind kind);  // A thread's.
+  void RunAll(Order::Kind kind);  // Runs on a thread until Stop.
   void Make(const Order& order);
   void Capture(const Order& order);
   void CheckpointWritten(const Order& order, uint64_t checkpoint,
@@ -168,7 +168,7 @@ class ServerAgent final : public NodeHandler {
 
   // The node agent's thread only.
   Instant state_filled_;            // When the last request was filled in.
-  bool collect_unclaimed_ = false;  // A sync was answered since that was done last.
+  bool collect_unclaimed_ = false;  // A sync was answered since the last CollectDue.
   // Unique ids of jobs whose logs were removed since the registration, the last kLogsToldMax.
   std::deque<std::string> removed_logs_;
 

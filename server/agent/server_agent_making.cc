@@ -67,7 +67,7 @@ absl::StatusOr<std::shared_ptr<HeldJob>> ServerAgent::MakeJob(const v1::TableAss
   config.device = options_.device;
   config.plugins = options_.plugins;
   CAPSTAN_ASSIGN_OR_RETURN(auto factory, ShardFactory::Make(std::move(config)));
-  std::optional<CapabilityKey> key;  // A scheduler of before does not send it.
+  std::optional<CapabilityKey> key;  // A scheduler of an earlier version sends none.
   if (!desired.capability_key().empty()) {
     CAPSTAN_ASSIGN_OR_RETURN(key, CapabilityKey::FromBytes(desired.capability_key()));
   }

@@ -1,4 +1,4 @@
-// What an agent says and does while it makes shards for long.
+// Tests of an agent that makes shards for a long time: its reports, and its other work meanwhile.
 #include <catch2/catch.hpp>
 #include <map>
 #include <optional>

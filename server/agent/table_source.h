@@ -39,8 +39,8 @@ class TableSource {
   // Errors: kNotFound  no such checkpoint or shard. kDataLoss  a checksum or format is wrong.
   virtual absl::StatusOr<v1::ShardSnapshot> FromCheckpoint(const std::string& folder,
                                                            const ShardKey& shard) = 0;
-  // Reads the newest whole state of the shard in this server's own log, with all that was handed to
-  // it before: one Install, then records.
+  // Reads the newest whole state of the shard from this server's own log, including all that was
+  // passed to the log before: one Install, then records.
   // Errors: kNotFound  the log does not hold the shard. kDataLoss  as above. Those of the reader.
   virtual absl::Status FromLog(const JobId& job, const ShardKey& shard, ShardReader& reader) = 0;
 };
@@ -57,15 +57,16 @@ class CheckpointSink {
                      std::vector<CapturedShard> shards, Done done) = 0;
 };
 
-// Logs on this server that belong to no job which the scheduler knows and which has not ended.
+// UnclaimedLogs: the logs here of jobs that have ended or that the scheduler does not know.
 // Thread safety: the agent's thread calls it.
 class UnclaimedLogs {
  public:
   virtual ~UnclaimedLogs() = default;
-  // The unique ids of all jobs that may need their logs, at the beginning of an incarnation.
+  // `living`: the unique ids of all jobs that may need their logs. Called at the beginning of an
+  // incarnation.
   virtual void OnLiving(const std::set<std::string>& living) = 0;
-  // Called after each answered sync: removes those whose time is over, and returns the unique ids
-  // of their jobs. Must not wait.
+  // Called after each answered sync: removes the logs whose time is over, and returns the unique
+  // ids of their jobs. Must not wait.
   virtual std::vector<std::string> CollectDue() = 0;
 };
 

@@ -22,22 +22,22 @@ namespace capstan::server {
 
 class CheckpointWriter final : public CheckpointSink {
  public:
-  // The disk that has a checkpoint's folder: this host's, or the scheduler's over the network. It
-  // outlives the writer.
+  // Returns the disk that has a checkpoint's folder: this host's, or the scheduler's over the
+  // network. The disk outlives the writer.
   using DiskOf = std::function<absl::StatusOr<Disk*>(const std::string& folder)>;
-  // `execute`: as TaskRunner's; a task a checkpoint.
+  // `execute`: as TaskRunner's; each checkpoint is one task.
   CheckpointWriter(DiskOf disk_of, TaskRunner::Execute execute)
       : disk_of_(std::move(disk_of)), runner_(std::move(execute)) {}
-  // All are on one disk, which outlives it.
+  // All checkpoints are on one disk, which outlives the writer.
   CheckpointWriter(Disk* disk, TaskRunner::Execute execute)
       : CheckpointWriter([disk](const std::string&) { return disk; }, std::move(execute)) {}
 
-  // Parts are in the order of `shards`. After an error those written so far stay: they have no
-  // manifest, and go with the folder. Errors (to `done`): as DiskOf, ShardFileWriter and
+  // Parts are in the order of `shards`. After an error the parts written so far stay: they have no
+  // manifest, and are removed with the folder. Errors (to `done`): as DiskOf, ShardFileWriter and
   // CapturedRows.
   void Write(const JobId& job, const v1::CheckpointOrder& order, std::vector<CapturedShard> shards,
              Done done) override;
-  void Stop() { runner_.Stop(); }  // Writes what was asked for. Idempotent.
+  void Stop() { runner_.Stop(); }  // Writes what was requested before. Idempotent.
 
  private:
   absl::StatusOr<std::vector<v1::CheckpointPart>> WriteParts(const JobId& job,

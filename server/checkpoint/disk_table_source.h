@@ -1,4 +1,5 @@
-// DiskTableSource: shards that are restored come from checkpoints and from this server's logs.
+// DiskTableSource: the daemon's TableSource, which reads shards from checkpoints and from this
+// server's logs.
 //
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SERVER_CHECKPOINT_DISK_TABLE_SOURCE_H_
@@ -23,8 +24,8 @@ namespace capstan::server {
 class DiskTableSource final : public TableSource {
  public:
   // All outlive it. `log` may be null: then no log holds anything. `scheduler` has the checkpoints
-  // that the scheduler knows, and their manifests are read there; so is a part that this host's
-  // disk does not have as the manifest names it. Null: this host's disk has all.
+  // that the scheduler knows: their manifests are read there, and the parts that this host's disk
+  // does not have as the manifest describes them. Null: this host's disk has everything.
   DiskTableSource(Disk* disk, ServerLog* log, Disk* scheduler = nullptr)
       : disk_(disk), log_(log), scheduler_(scheduler) {}
 

@@ -2,8 +2,8 @@
 //
 // It has for each rank: the lowest incarnation that is still accepted, a low-water mark below which
 // every sequence of that incarnation counts as applied, and the applied ones in a bounded window
-// above it. The mark rises over gaplessly applied sequences and to whatever the client says has
-// been answered, so a client in order costs no window at all.
+// above it. The mark rises over sequences that were applied without gaps, and to the low-water mark
+// that the client sends, so a client that pushes in order needs no window at all.
 //
 //   (unknown) --push or membership of incarnation i--> i --higher incarnation j--> j, no marks
 //                                                      |
@@ -52,8 +52,8 @@ class DuplicateFilter {
   //         kResourceExhausted  the sequence is kSequenceWindow or more beyond the low-water mark.
   absl::StatusOr<PushOutcome> Check(const PushHead& push) const;
 
-  // Marks the push as applied and forgets what the client's low-water mark covers. A push of a
-  // incarnation that is fenced off (it can only come from a log that is wrong) marks nothing.
+  // Marks the push as applied and forgets what the client's low-water mark covers. A push of an
+  // incarnation that is fenced off (only a wrong log can contain one) marks nothing.
   void Record(Rank rank, Incarnation incarnation, Sequence sequence, Sequence low_water);
 
   // Forgets and fences off listed incarnations that are no longer members; fences incarnations

@@ -1,4 +1,4 @@
-// What updates take from the newest membership: the learning rate, and which rows are too old.
+// Updates take the learning rate, and which rows are too old, from the newest membership.
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <variant>

@@ -11,8 +11,8 @@
 //
 // Thread safety: thread-compatible.
 // Invariants: (1) at most kPullsMax pulls of a rank are remembered, all of one incarnation.
-//             (2) with Values::kKept, KeepValues was appended and ForgetValues was not for exactly
-//                 the versions of remembered pulls.
+//             (2) with Values::kKept, exactly the versions of remembered pulls have had a
+//                 KeepValues and no ForgetValues after it.
 #ifndef CAPSTAN_SERVER_CORE_PULLED_VERSIONS_H_
 #define CAPSTAN_SERVER_CORE_PULLED_VERSIONS_H_
 
@@ -32,13 +32,13 @@ class PulledVersions {
   // A worker computes with one while the next is on its way.
   static constexpr size_t kPullsMax = 2;
 
-  // Whether the values of those versions are needed, or their numbers alone.
+  // Whether the values of those versions are kept, or only the version numbers.
   enum class Values { kNotNeeded, kKept };
   explicit PulledVersions(Values values) : values_(values) {}
 
-  // A pull for `iteration` was answered with the current version. One that was remembered for this
-  // iteration is replaced: the worker computes with what came last. An incarnation older than the
-  // remembered one is ignored.
+  // Notes that a pull for `iteration` was answered with `version`, the current one. It replaces a
+  // pull for the same iteration: the worker computes with the last answer. An incarnation older
+  // than the remembered one is ignored.
   void Remember(Rank rank, Incarnation incarnation, Iteration iteration, Version version,
                 Actions& actions);
 
@@ -64,7 +64,7 @@ class PulledVersions {
 
   void Hold(Version version, Actions& actions);
   void Drop(Version version, Actions& actions);
-  // Drops all pulls of `known` that `unwanted` names.
+  // Drops all pulls of `known` for which `unwanted` returns true.
   template <typename Unwanted>
   void DropIf(RankPulls& known, Unwanted unwanted, Actions& actions);
 

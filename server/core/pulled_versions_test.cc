@@ -7,7 +7,7 @@
 namespace capstan::server::pulled_versions_test {
 namespace {
 
-// What the actions leave kept; each version is kept and forgotten in turn.
+// The versions that the actions leave kept. Requires that each is kept and forgotten in turn.
 class Kept {
  public:
   Actions actions;

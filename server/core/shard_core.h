@@ -52,12 +52,12 @@ class ShardCore {
   // Pulls that may wait on one shard at a time.
   static constexpr int kPendingPullsMax = 8192;
 
-  // `ttl_seconds`: rows leave that no update has named for so long while the job trained, as
-  // memberships tell; 0: never.
+  // `ttl_seconds`: rows leave that no update has named for so many seconds of training time
+  // (Membership::clock_seconds); 0: never.
   // Errors: kInvalidArgument  as MakePolicy.
   static absl::StatusOr<ShardCore> Make(const ConsistencyRule& config, int64_t ttl_seconds = 0);
 
-  // Whether Push would take the push in. Changes nothing, so that a message of many shards can be
+  // Whether Push would accept the push. Changes nothing, so that a message of many shards can be
   // checked as a whole before any of it is carried out.
   // Errors: kAborted            the rank's incarnation is fenced off.
   //         kUnavailable        no membership has listed this incarnation yet, though one is known.
@@ -65,9 +65,10 @@ class ShardCore {
   //         kResourceExhausted  the sequence is too far beyond the low-water mark.
   absl::Status CheckPush(const PushHead& push) const;
 
-  // Takes a push in and answers it at once. Errors: as CheckPush; then nothing changes.
+  // Accepts a push and answers it at once. Errors: as CheckPush; then nothing changes.
   absl::Status Push(const PushHead& push, Actions& actions);
 
+  // Same as CheckPush, for a pull.
   // Errors: kAborted            the rank's incarnation is fenced off.
   //         kUnavailable        as CheckPush.
   //         kInvalidArgument    a reader that asks for more than a snapshot; an iteration out
@@ -84,7 +85,7 @@ class ShardCore {
   // Ignored unless its generation is above that of the membership known.
   void SetMembership(const Membership& membership, Actions& actions);
 
-  // Makes a record that changes nothing: who has it knows all before it.
+  // Makes a record that changes nothing: a replica that has it has all records before it.
   void MakeBarrier(Actions& actions);
 
   // Applies a record that another core of this shard has made, or this one in an earlier
@@ -94,13 +95,13 @@ class ShardCore {
   absl::Status Replay(const ShardRecord& record, Actions& actions);
 
   ShardCoreState Save() const;
-  // A core that goes on from `state`; pulls wait for nothing.
+  // Makes a core with the state `state`, in which no pulls wait.
   // Errors: kInvalidArgument  as MakePolicy. kDataLoss  a state that cannot be.
   static absl::StatusOr<ShardCore> Restore(const ConsistencyRule& config,
                                            const ShardCoreState& state, int64_t ttl_seconds = 0);
 
   Position position() const { return position_; }
-  // BSP: an iteration's slots are partly in; no record and no Save() carries them.
+  // BSP: some slots of an iteration have arrived; no record and no Save() carries them.
   bool has_partial() const { return policy_->HasPartial(); }
 
   void Tick(Instant now, Actions& actions);  // Answers pulls whose deadline has passed.
@@ -118,13 +119,13 @@ class ShardCore {
   // An incarnation counts once the scheduler has listed it: a number that nobody issued would fence
   // the rank's incarnations off for good.
   absl::Status CheckListed(Rank rank, Incarnation incarnation) const;
-  // Takes in what a push or record decides. `record` is the change if it applies anything.
+  // Carries out the decision on a push or record. `record` is the change if it applies anything.
   void CarryOut(const PushDecision& decision, ShardRecord record, Actions& actions);
   // Gives the record its position.
   void Record(ShardRecord record, GradientId gradient, Version version_after, Actions& actions);
   void ApplyMembership(const Membership& membership);
-  // A gradient that is applied at once, of parameters that have changed since: appends what
-  // corrects it, and applies that instead.
+  // Corrects a gradient whose parameters have changed since the worker pulled them: appends a
+  // CorrectGradient, and makes `decision` apply its result instead.
   void Correct(const PushHead& push, PushDecision& decision, Actions& actions) const;
   // Appends the answer if there is one; false: the pull has to wait.
   bool TryAnswer(const PullHead& pull, Actions& actions);

@@ -1,10 +1,10 @@
-// SnapshotLeases: which snapshots of a job are kept on a server, and for whom.
+// SnapshotLeases: which snapshots of a job are kept on a server, and for which readers.
 //
 //   Open, for those who asked --> KEPT --a reader reads again: its lease begins anew
 //     KEPT --all readers have closed it, or not read for `lease`--> ended (TakeEnded)
 //
-// A snapshot is its readers', who are named when it is opened. A scheduler that goes on from an
-// older copy of its store gives ids out again, so an id alone does not tell which moment is meant.
+// A snapshot belongs to its readers, who are named when it is opened. A scheduler that continues
+// from an older copy of its store issues ids again, so an id alone does not identify a moment.
 // Pure: no clock. Thread safety: thread-compatible. Invariant: what is kept has a reader.
 #ifndef CAPSTAN_SERVER_CORE_SNAPSHOT_LEASES_H_
 #define CAPSTAN_SERVER_CORE_SNAPSHOT_LEASES_H_
@@ -34,12 +34,12 @@ class SnapshotLeases {
   };
   explicit SnapshotLeases(const Limits& limits) : limits_(limits) {}
 
-  // Errors (nothing changes): kResourceExhausted  as many as there may be, or too many readers.
-  //         kInvalidArgument  nobody wants it. kAlreadyExists.
+  // Errors (nothing changes): kResourceExhausted  too many snapshots, or too many readers.
+  //         kInvalidArgument  no reader. kAlreadyExists  a snapshot of this id is kept.
   absl::Status Open(CheckpointId snapshot, absl::Span<const ReaderId> readers, Instant now);
   // Errors: kNotFound  it is not kept for this reader, or no longer.
   absl::Status Renew(CheckpointId snapshot, ReaderId reader, Instant now);
-  void Close(CheckpointId snapshot, ReaderId reader);  // What is unknown is ignored.
+  void Close(CheckpointId snapshot, ReaderId reader);  // An unknown snapshot or reader is ignored.
   // Returns the snapshots that nobody reads any more, each once.
   std::vector<CheckpointId> TakeEnded(Instant now);
   Instant NextDeadline() const;

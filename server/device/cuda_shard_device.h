@@ -1,10 +1,10 @@
 // CudaShardDevice: a GPU as ShardDevice, through the plugin of kernels/cuda.
 //
 // Its kernels compile the update rules of the host (kernels/cuda/element_rules.h): the bits are the
-// same. An update is three works in a row, on three streams: the gradient up, the rule, the weights
-// down. Up to kSlots of them, of any shards, are on their way at a time; one more waits for the
-// oldest. Threads copy and wait beside each other: where another process has the card, all that is
-// on its way then runs in this one's next turn.
+// same. An update is three steps on three streams: the upload of the gradient, the rule, the
+// download of the weights. Up to kSlots updates, of any shards, are in flight at a time; one more
+// waits for the oldest. Threads copy and wait in parallel: if another process uses the card,
+// everything in flight then runs in this process's next turn.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SERVER_DEVICE_CUDA_SHARD_DEVICE_H_
 #define CAPSTAN_SERVER_DEVICE_CUDA_SHARD_DEVICE_H_

@@ -9,7 +9,7 @@
 //
 // Updates of several shards are enqueued before the first is waited for: a message that brings
 // gradients for many costs one wait, and copies up and down and the rules run side by side.
-// Thread safety: thread-safe, its shards, too.
+// Thread safety: ShardDevice and DeviceShard are thread-safe.
 #ifndef CAPSTAN_SERVER_DEVICE_SHARD_DEVICE_H_
 #define CAPSTAN_SERVER_DEVICE_SHARD_DEVICE_H_
 
@@ -32,8 +32,8 @@ class DeviceShard {
  public:
   virtual ~DeviceShard() = default;
 
-  // Sets what it has from now on. REQUIRES: weights [elements]; state: an array of as many for each
-  // slot of its rule.
+  // Sets weights and state. REQUIRES: weights [elements]; state: an array of as many for each slot
+  // of its rule.
   virtual absl::Status Write(absl::Span<const float> weights,
                              absl::Span<const absl::Span<const float>> state) = 0;
   // Enqueues update number `step` (optimizer.h). REQUIRES: Finish has followed the one before.

@@ -34,7 +34,7 @@ absl::StatusOr<PullHead> DecodePull(const v1::PullRequest& request, const v1::Sh
 
 void EncodePushReply(const ReplyPush& reply, v1::ShardPushResult* result);
 
-// Values and their type, for kValues, are the caller's; whom a pull waits on is EncodeWaitingOn's.
+// The caller adds the values and their type (kValues); EncodeWaitingOn adds what a pull waits for.
 void EncodePullReply(const ReplyPull& reply, v1::ShardValues* result);
 
 void EncodeWaitingOn(const ShardKey& key, const WaitingOn& waiting_on, v1::WaitingOn* waiting);

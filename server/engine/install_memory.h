@@ -1,5 +1,5 @@
-// InstallMemory: the memory that whole shards take in a replica before they are shards: requests of
-// installs that are on their way, of all streams of one job together. It is on the job's budget.
+// InstallMemory: accounts for the memory of installs that are on their way to replicas here: the
+// requests of all streams of one job together. It is charged to the job's budget.
 //
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SERVER_ENGINE_INSTALL_MEMORY_H_
@@ -20,12 +20,12 @@ class InstallMemory : public std::enable_shared_from_this<InstallMemory> {
  public:
   static constexpr int64_t kBytesMax = int64_t{2} << 30;  // Limit for one job.
 
-  // Accounts for so many bytes from now on. An error: then nothing changes.
+  // Sets the charge to `bytes`. On an error nothing changes.
   using Account = std::function<absl::Status(int64_t bytes)>;
   // The memory of one stream; given back when the last copy goes.
   using Share = std::shared_ptr<const int64_t>;
 
-  // Is to be owned by a shared_ptr: streams outlive jobs.
+  // Must be owned by a shared_ptr: streams outlive jobs.
   explicit InstallMemory(Account account) : account_(std::move(account)) {}
 
   // Errors: kResourceExhausted  beyond kBytesMax or the job's budget; names what is asked for and

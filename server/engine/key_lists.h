@@ -1,12 +1,13 @@
-// KeyLists: lists of keys that workers have named in pulls, to be meant by their names later.
+// KeyLists: lists of keys that workers have sent and named in pulls, so that later messages can
+// name the list instead.
 //
-// A list lives as long as the worker's incarnation that named it, or until it makes room for newer
-// ones: of each worker those that were used longest ago leave. All of a job together take at most
-// Limits::bytes, in equal parts for the workers, and no more than the job's memory budget lets them
-// have; what does not fit is not kept. Losing a list costs a round trip, never more.
+// A list is kept as long as the worker's incarnation that named it, or until it makes room for
+// newer ones: each worker's least recently used lists leave first. All lists of a job together take
+// at most Limits::bytes, in equal parts for the workers, and no more than the job's memory budget
+// lets them have; what does not fit is not kept. Losing a list costs a round trip, never more.
 //
 // Thread safety: thread-safe.
-// Invariants: (1) of each rank, lists are of one incarnation. (2) no worker has more than its part.
+// Invariants: (1) all lists of a rank are of one incarnation. (2) no worker has more than its part.
 #ifndef CAPSTAN_SERVER_ENGINE_KEY_LISTS_H_
 #define CAPSTAN_SERVER_ENGINE_KEY_LISTS_H_
 
@@ -34,13 +35,13 @@ class KeyLists {
     int parts = 4;              // Each worker has one part, or less if there are more workers.
   };
   static constexpr int64_t kOverheadBytes = 160;
-  // Accounts for so many bytes from now on. An error: then nothing changes.
+  // Sets the charge to `bytes`. On an error nothing changes.
   using Account = std::function<absl::Status(int64_t bytes)>;
 
   // `account` may be empty: no limit but this one's.
   KeyLists(const Limits& limits, Account account) : limits_(limits), account_(std::move(account)) {}
 
-  // Null: not kept, or no longer. Counted as used, or unknown.
+  // Null: the list is not kept, or no longer. Counts the list as used or unknown (counts()).
   RowKeys Find(Rank rank, Incarnation incarnation, const ShardKey& shard, const KeyListName& name);
 
   // Keeps the list if there is room. An incarnation that is not the rank's newest keeps nothing.
@@ -59,7 +60,7 @@ class KeyLists {
     Id id;
     RowKeys keys;
   };
-  using Order = std::list<List>;  // The one used last first.
+  using Order = std::list<List>;  // The most recently used first.
   struct Worker {
     Incarnation incarnation;
     Order order;
@@ -73,15 +74,14 @@ class KeyLists {
   int64_t PartBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropLast(Worker& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropAll(Worker& worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Settle()
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);  // Tells the account that there is less than before.
+  void Settle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);  // Lowers the charge to bytes_.
 
   const Limits limits_;
   const Account account_;
   mutable absl::Mutex mutex_;
   std::map<Rank, Worker> workers_ ABSL_GUARDED_BY(mutex_);
   int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  v1::KeyListCounts counts_ ABSL_GUARDED_BY(mutex_);  // But what is kept.
+  v1::KeyListCounts counts_ ABSL_GUARDED_BY(mutex_);  // Without what is kept.
 };
 
 }  // namespace capstan::server

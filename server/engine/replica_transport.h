@@ -1,5 +1,5 @@
-// ReplicaTransport: how a primary's messages reach the servers that hold replicas; gRPC in the
-// daemon, a simulated network in tests.
+// ReplicaTransport: sends a primary's messages to the servers that hold replicas; by gRPC in the
+// daemon, over a simulated network in tests.
 //
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SERVER_ENGINE_REPLICA_TRANSPORT_H_
@@ -22,7 +22,7 @@ namespace capstan::server {
 // A message to a replica.
 struct ReplicaRequest {
   std::shared_ptr<v1::ReplicateRequest> message;  // The transport sets its checksum.
-  // The rows of the bucket that it installs without them. Null: none.
+  // The rows of the bucket that `message` installs, which `message` lacks. Null: none.
   std::shared_ptr<CapturedRows> rows;
   int64_t bytes = 0;  // Approximate size of its records, or of the shard with those rows.
 };
@@ -43,20 +43,20 @@ class ReplicaTransport {
   // Called for one or more messages at a time, for each of them once.
   using SomeDone = std::function<void(absl::Span<const ReplicaOutcome>)>;
 
-  // What travels together, so that one slow message holds up few others.
+  // Limits for messages that travel together, so that a slow one holds up few others.
   static constexpr size_t kTogetherMax = 1024;
   static constexpr int64_t kTogetherBytesMax = 8 << 20;  // Unless one alone is larger.
 
   virtual ~ReplicaTransport() = default;
 
   // Sends `request` to the server at `to` and calls `done` once, later, from any thread; never
-  // before Send has returned, and neither function under a lock. Messages may be lost (then `done`
-  // gets an error), doubled or overtaken.
+  // before Send has returned. Neither function is called under a lock. Messages may be lost (then
+  // `done` gets an error), doubled or overtaken.
   virtual void Send(const v1::ServerAddress& to, ReplicaRequest request, Moved moved,
                     Done done) = 0;
 
-  // The same of messages of one job without a shard; by default each travels alone. REQUIRES: at
-  // least one, within the bounds above.
+  // The same for several messages of one job, none with a whole shard; by default each is sent
+  // alone. REQUIRES: at least one, within the bounds above.
   virtual void SendTogether(const v1::ServerAddress& to, std::vector<ReplicaRequest> requests,
                             SomeDone done) {
     for (size_t i = 0; i < requests.size(); ++i) {

@@ -2,8 +2,8 @@
 // replicas and the log, and its core and numbers in the job's JobTables.
 //
 // Operations of a job run at the same time, each with the lock of one shard after another, so that
-// the shards of one job keep all cores busy. Whoever waits for a lock holds no other shard's: an
-// operation with several locks has taken all but the first by TryLock.
+// the shards of one job keep all cores busy. A thread that waits for a lock holds no other shard's:
+// an operation with several locks has taken all but the first by TryLock.
 // Thread safety: the members are guarded by the mutex, with those of JobTables for this shard.
 #ifndef CAPSTAN_SERVER_ENGINE_SHARD_ENGINE_H_
 #define CAPSTAN_SERVER_ENGINE_SHARD_ENGINE_H_

@@ -2,7 +2,7 @@
 // ShardReplication out, keeps records with their gradients while somebody needs them, and holds a
 // replica's answers until its log has what they say.
 //
-//   primary: record --> kept, log --> MessageFor(replica) ... what is needed no more is let go
+//   primary: record --> kept, log --> MessageFor(replica) ... what is no longer needed is dropped
 //   replica: install, records --> log --> OnLogged --> answers
 //   log:  GOING ON --eight times its bytes in records, a new copy, a new term that it lacks--> DUE
 //         DUE (what comes is not logged) --room for one more (Settle)--> begun anew: GOING ON
@@ -42,8 +42,9 @@ class ShardLink {
   // The log gets a snapshot once this many bytes of records follow the last one, and eight times
   // its bytes: then it may forget what lies before, and writes at most an eighth more.
   static constexpr int64_t kLogBytesMin = 16 << 20;
-  // While so many bytes of a job's are on their way to the disk no snapshot is made: the shards of
-  // a table come to it at about the same time, and each is a copy, or rows kept as they were.
+  // No snapshot is made while the job's snapshots on their way to the disk have so many bytes: the
+  // shards of a table need theirs at about the same time, and each is a copy, or rows kept as they
+  // were.
   static constexpr int64_t kLogSnapshotBytesMax = 256 << 20;
 
   struct Options {
@@ -52,13 +53,13 @@ class ShardLink {
     bool safe_replies = false;  // See HeldJob::Options.
     RecordSink* log = nullptr;
     int64_t log_snapshot_bytes_max = kLogSnapshotBytesMax;
-    // Bytes on their way from all links of the job. Outlives them.
+    // Bytes of the snapshots on their way to the log from all links of the job. Outlives the links.
     std::atomic<int64_t>* log_bytes = nullptr;
-    // All of a shard as it is now. REQUIRES: it is held.
+    // Captures all of a shard as it is now. REQUIRES: it is held.
     std::function<absl::StatusOr<CapturedShard>(const ShardKey&)> capture;
   };
 
-  // `number`: another one than that of any link that the job has had of the shard.
+  // `number`: different from those of earlier links of the job to this shard.
   ShardLink(const Options* options, HeldShard shard, uint64_t number)
       : options_(options),
         shard_(shard),
@@ -75,25 +76,25 @@ class ShardLink {
   bool holds_replies() const {
     return options_->safe_replies || replication_.primary().keeps_records();
   }
-  // Whether a push that rests on this version is answered once that is committed. Not where only a
-  // move keeps records and the version is that of the iteration that was partly in when it began:
-  // the copy does not count before it has all of that, and the slots that are missing may be of
-  // those who wait for this answer.
+  // Whether the answer to a push that rests on this version waits until that is committed. It does
+  // not if only a move of the shard keeps records, and the version is that of the iteration which
+  // had partly arrived when the move began: the copy does not count before it has all of that
+  // iteration, and the workers that owe the missing slots may wait for this answer.
   bool HoldsPush(Version rests_on) const {
     if (!holds_replies() || rests_on <= replication_.primary().committed_version()) return false;
     return options_->safe_replies || rests_on > filled_from_;
   }
 
-  // Takes a routing table's word in. `servers` are the followers' addresses; `held` is the shard as
-  // it is, null if it is still to be filled.
+  // Applies a routing table. `servers` are the followers' addresses; `held` is the shard as it is,
+  // null if it is still to be filled.
   void SetRole(const RoleRoute& route, std::map<FollowerKey, v1::ServerAddress> servers,
                const TableShard* held, EndedCalls* ended);
 
-  // The shard that is held was made anew: from this server's log, which has it up to `position`, or
-  // from elsewhere.
+  // The shard that is held was made anew: from this server's log, which has it up to `in_log`, or
+  // from elsewhere (none).
   void MadeAnew(std::optional<Position> in_log) {
     log_has_ = in_log;
-    SetLogSnapshot(std::nullopt);  // Its rows are there no more.
+    SetLogSnapshot(std::nullopt);  // Its rows are gone.
   }
 
   // ---- primary
@@ -103,15 +104,16 @@ class ShardLink {
   const v1::ServerAddress& AddressOf(const FollowerKey& follower) const {
     return servers_.at(follower);
   }
-  // After any change: lets go of records, and gives the log a snapshot if it is due one. REQUIRES:
-  // the shard is held, or the log is not due.
+  // Called after any change: drops records that are no longer needed, and gives the log a snapshot
+  // if it is due one. REQUIRES: the shard is held, or the log is not due.
   void Settle();
   bool log_due() const { return log_due_; }
   // The log has begun the term that is held, durably; or there is no log.
   bool log_begun() const {
     return options_->log == nullptr || (!log_due_ && replication_.logged() >= Position(0));
   }
-  // What is to be reported, ordered by replica; `changed` tells whether it was different before.
+  // The replica states to report, ordered by replica. ReportsChanged returns whether they differ
+  // from those at its last call.
   std::vector<v1::ReplicaState> Reports() const;
   bool ReportsChanged();
   // If not OK, the shard could not be copied for a replica or the log, and is unusable.
@@ -129,7 +131,7 @@ class ShardLink {
   void Close(const absl::Status& status, EndedCalls* ended);
 
  private:
-  std::vector<ReplicaReport> ReplicaReports() const;  // None of a follower below filled_from_.
+  std::vector<ReplicaReport> ReplicaReports() const;  // None FILLED below filled_from_.
   struct WaitingAnswer {
     Position position;
     WaitingCalls::Done done;
@@ -163,7 +165,7 @@ class ShardLink {
   bool log_due_ = false;                     // It gets nothing before a snapshot of what is held.
   std::optional<LogSnapshot> log_snapshot_;  // On its way.
   int64_t log_snapshot_bytes_ = 0;           // Size of this incarnation's last snapshot.
-  int64_t log_record_bytes_ = 0;             // Since then.
+  int64_t log_record_bytes_ = 0;             // Bytes of records since then.
   std::vector<WaitingAnswer> answers_;       // Answers that wait for the log, in the held term.
 };
 

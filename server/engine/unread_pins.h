@@ -1,5 +1,5 @@
-// UnreadPins: pins of captured rows that nobody reads any more, until their job gets round to them:
-// whoever drops rows may hold the job's lock, so that their pins cannot always end at once.
+// UnreadPins: pins of captured rows that nobody reads any more, until their job ends them: the
+// thread that drops rows may hold the job's lock, so that their pins cannot always end at once.
 //
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SERVER_ENGINE_UNREAD_PINS_H_

@@ -4,7 +4,8 @@
 //   Begin --> OPEN --Seal--> WAITING --last part taken, last hold released--> ended, kOk
 //                               '------End---------------------------------> ended, its status
 //
-// Bookkeeping only: decides nothing and calls nobody; ended calls are handed out to be told later.
+// Bookkeeping only: decides nothing and calls nobody; ended calls are returned, to be notified
+// later.
 // Thread safety: thread-safe. A call that is open ends by End alone.
 #ifndef CAPSTAN_SERVER_ENGINE_WAITING_CALLS_H_
 #define CAPSTAN_SERVER_ENGINE_WAITING_CALLS_H_
@@ -28,7 +29,7 @@
 
 namespace capstan::server {
 
-// Calls that have ended: to be told once no lock is held.
+// Calls that have ended: to be notified once no lock is held.
 using EndedCalls = std::vector<std::pair<std::function<void(const absl::Status&)>, absl::Status>>;
 
 class WaitingCalls {
@@ -59,7 +60,7 @@ class WaitingCalls {
   // The answer is there. REQUIRES: the token was given out, its call has not ended.
   Part TakePart(PullToken token, EndedCalls* ended);
   int64_t key_bytes() const;  // Bytes of the keys that all parts request.
-  // The place of the answer, before it is taken.
+  // The part with this token, before it is taken.
   Part PartOf(PullToken token) const;
 
   // The call does not end before the shard has committed that much. REQUIRES: Has(call).

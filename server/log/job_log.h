@@ -4,19 +4,19 @@
 //   Begin, Append, Continue, Forget --> batch (memory) --Commit: write, sync--> durable
 //                                                            '--any failure--> FAILED for good
 //
-// Behind each batch that was synced lies a frame that says so, itself not synced: damage to what
-// was called durable is told by it from the tear that a power cut leaves (frames/record_file.h).
+// Behind each batch that was synced lies a frame that says so, itself not synced. It distinguishes
+// damage to durable frames from the torn end that a power cut leaves (frames/record_file.h).
 //
-// A later Begin of a shard replaces all that there is of it, a Forget likewise with nothing. What
-// is replaced is garbage; when it outweighs what is live, Commit copies the live frames of the
+// A later Begin of a shard replaces all that there is of it, a Forget removes it. What was replaced
+// or removed is garbage; when it outweighs what is live, Commit copies the live frames of the
 // oldest segment to the end of the log and removes it. So the files hold at most twice what is live
 // and two segments more.
 //
-// After a failed write or sync nobody knows what the disk holds, so nothing is called durable any
-// more; a new JobLog, from Open, finds out.
+// After a failed write or sync it is unknown what the disk holds, so nothing is reported as durable
+// any more; a new JobLog, from Open, reads what is there.
 // Thread safety: thread-compatible. Invariants:
-//   (1) Each Begin or Forget has a number, higher than those before; of each shard only the frames
-//       of its highest number count. So copies may lie anywhere, in any order, and twice.
+//   (1) Each Begin or Forget has a number, higher than those before; only the frames of a shard's
+//       highest number count. So copies may lie anywhere, in any order, and twice.
 //   (2) A segment that is not the last is synced, and the head of each later one says its size,
 //       unless it is in doubt: it was the last when a process died.
 //   (3) A segment is removed after its live frames are durable elsewhere, and a frame that says so.
@@ -52,27 +52,27 @@ struct StoredState {
   Term term;
   Position position;
   Incarnation incarnation = {};  // The last incarnation of the server that had all of the shard.
-  StoreRevision seen = {};       // The writer of the last record had heard of it.
+  StoreRevision seen = {};       // The newest one that the writer of the last record knew.
   friend bool operator==(const StoredState&, const StoredState&) = default;
 };
 
 class JobLog {
  public:
   struct Options {
-    // A new one is begun beyond it, and beyond 8 times the size of its head.
+    // A new segment is begun beyond it, and beyond 8 times the size of the head.
     int64_t segment_bytes_max = int64_t{64} << 20;
     int64_t lent_bytes_min = FrameBatch::kLentBytesMin;  // See FrameBatch.
   };
 
-  // Reads what there is in `folder`, which is made if it is missing, and brings what was written
-  // and perhaps not synced by a process that died to the disk. `disk` outlives the log. `copied`,
-  // unless null: the bytes that are copied for that, also if there is no room for them.
+  // Reads what there is in `folder`, which is made if it is missing. Copies what a process that
+  // died wrote and may not have synced, so that it is durable. `disk` outlives the log. `copied`,
+  // unless null, gets the bytes of these copies, also if there is no room for them.
   // Errors: kDataLoss           a file is damaged or missing; names it and the offset.
   //         kResourceExhausted  the disk is full: nothing has changed. The disk's others.
   static absl::StatusOr<std::unique_ptr<JobLog>> Open(Disk* disk, const std::string& folder,
                                                       const Options& options,
                                                       int64_t* copied = nullptr);
-  // Removes all of it. A folder that is missing is removed. Errors: the disk's.
+  // Removes the whole log. OK if the folder is missing. Errors: the disk's.
   static absl::Status Remove(Disk& disk, const std::string& folder);
 
   // Names the incarnation that writes from now on, and the revision that it has heard of.
@@ -81,18 +81,19 @@ class JobLog {
     seen_ = seen;
   }
 
-  // Each adds to the batch, to which the message's large fields are lent: it lives and does not
-  // change until the next Commit. Records follow a Begin of the same term without gaps in their
+  // Each adds to the batch, to which the message's large fields are lent: the message must live and
+  // not change until the next Commit. Records follow a Begin of the same term without gaps in their
   // positions; else the log fails with kInternal.
   void Begin(const ShardKey& shard, Term term, const v1::ShardSnapshot& snapshot);
   void Append(const ShardKey& shard, Term term, const v1::ShardRecord& record);
-  // What stands there of the shard up to `position` goes on in a later term; what lies behind it,
-  // which nobody was told of, counts no more. If it cannot be, the log fails with kInternal.
+  // The shard begins a later term, `term`, with what the log has of it up to `position`. Records
+  // behind that, which were never reported as durable, are discarded. If the log cannot do that, it
+  // fails with kInternal.
   void Continue(const ShardKey& shard, Term term, Position position);
   void Forget(const ShardKey& shard);
   int64_t batch_bytes() const { return batch_.bytes(); }
 
-  // Makes the batch durable. Errors: the disk's, and from then on the same one always.
+  // Makes the batch durable. Errors: the disk's; after one, every later call returns the same.
   absl::Status Commit();
 
   std::vector<StoredState> Stored() const;  // The durable content, ordered by shard.
@@ -109,7 +110,7 @@ class JobLog {
   int segments() const { return static_cast<int>(index_.segments().size()); }
 
  private:
-  struct Tail {  // State of a shard that is not forgotten, with the batch.
+  struct Tail {  // State of a shard that is not forgotten, including the batch.
     uint64_t base = 0;
     Term term;
     Position position;

@@ -18,7 +18,7 @@ namespace capstan::server {
 
 inline constexpr int64_t kRecordBytesMax = int64_t{1} << 20;
 
-// The file of a log's folder. It is there whole, or as it was before.
+// The path of the record in a log's folder. A write replaces the file as a whole or not at all.
 std::string KeptRecordPath(const std::string& log_folder);
 
 // Errors: the disk's.

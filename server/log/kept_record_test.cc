@@ -9,7 +9,7 @@
 namespace capstan::server::kept_record_test {
 namespace {
 
-// What stands in the file now.
+// Replaces the content of the record's file.
 void Tamper(Disk& disk, const std::string& bytes) {
   REQUIRE_OK_AND_ASSIGN(const std::unique_ptr<WritableFile> file,
                         disk.Create(KeptRecordPath("log")));

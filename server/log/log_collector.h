@@ -32,10 +32,10 @@ class LogCollector final : public UnclaimedLogs {
   static constexpr absl::string_view kMark = "unclaimed";
 
   struct Options {
-    Disk* disk = nullptr;  // The log's, and
-    std::string folder;    // its folder.
+    Disk* disk = nullptr;  // The disk of the log.
+    std::string folder;    // The folder of the log.
     absl::Duration grace = kGrace;
-    std::function<absl::Time()> now = absl::Now;  // The calendar: it outlives the process.
+    std::function<absl::Time()> now = absl::Now;  // Calendar time: the mark outlives the process.
   };
   LogCollector(ServerLog* log, Options options);  // The log outlives it.
 

@@ -55,7 +55,7 @@ struct Fixture {
       task();
     }
   }
-  // What is on the disk a time later.
+  // Lets `time` pass and collects. Returns the logs that are left on the disk.
   Strings After(absl::Duration time) {
     now += time;
     removed = collector->CollectDue();
@@ -72,7 +72,7 @@ struct Fixture {
   SimDisk disk{1};
   Incarnation incarnation{1};
   absl::Time now = absl::FromUnixSeconds(1'000'000);
-  Strings removed;  // What was collected last, by unique ids.
+  Strings removed;  // Unique ids of the logs that were collected last.
   std::deque<TaskRunner::Task> tasks;
   std::unique_ptr<ServerLog> log;
   std::unique_ptr<LogCollector> collector;

@@ -1,5 +1,5 @@
-// LogIndex: where the live frames of a job's log lie: of each shard the base with the highest
-// number and the records that follow it.
+// LogIndex: where the live frames of a job's log lie: each shard's base with the highest number and
+// the records that follow it.
 //
 // Frames may be added in any order and twice; see JobLog's invariant (1).
 // Thread safety: thread-compatible. Invariants: live_bytes() is the sum over all shards' frames.
@@ -26,8 +26,8 @@ enum class LogFrameType : uint32_t {
   kBase = 2,            // LogFrame, ShardSnapshot.
   kRecord = 3,          // LogFrame, ShardRecord.
   kForget = 4,          // LogFrame.
-  kSegmentRemoved = 5,  // A segment's number: it counts no more.
-  kTerm = 6,            // LogFrame: the shard goes on in its term behind its position.
+  kSegmentRemoved = 5,  // The number of a segment that no longer counts.
+  kTerm = 6,            // LogFrame: the shard continues in this term behind this position.
   kSynced = 7,          // Empty: FrameHead says that all frames before it have been synced.
 };
 
@@ -39,7 +39,7 @@ struct LogFrame {
   Term term;
   Position position;
   Incarnation incarnation;  // The incarnation of the server that wrote the frame.
-  StoreRevision seen;       // This server had heard of it, and of nothing later.
+  StoreRevision seen;       // The newest one that this server had heard of.
   uint64_t segment = 0;
   uint64_t sequence = 0;  // Number of the frame in its segment.
   int64_t begin = 0;      // [begin, begin + bytes) of the segment.
@@ -84,7 +84,7 @@ class LogIndex {
     Incarnation incarnation() const {
       return terms.empty() ? base_frame.incarnation : terms.rbegin()->second.incarnation;
     }
-    // The writer of the last record had heard of it.
+    // The newest revision that the writer of the last record had heard of.
     StoreRevision seen() const {
       const LogFrame& start = terms.empty() ? base_frame : terms.rbegin()->second;
       if (records.empty() || records.rbegin()->first <= start.position) return start.seen;
@@ -97,8 +97,8 @@ class LogIndex {
 
   void AddSegment(uint64_t segment) { segments_[segment]; }
   void SetBytes(uint64_t segment, int64_t bytes);
-  // Counts it unless a later base is there, or a later term that begins before it. The later of two
-  // copies counts.
+  // Adds a frame, unless a later base is there, or a later term that begins before it. The later of
+  // two copies counts.
   void Add(const LogFrame& frame);
   // REQUIRES: it has no live frames.
   void RemoveSegment(uint64_t segment);
@@ -118,9 +118,9 @@ class LogIndex {
 
  private:
   static absl::Status CheckShard(const Shard& shard);
-  // Takes it in if there is none of a later term at its position.
+  // Adds it if there is none of a later term at its position.
   void AddTo(std::map<Position, LogFrame>* frames, const LogFrame& frame);
-  // What lies behind the frame, which begins a term, is of those before.
+  // Removes the frames of earlier terms that lie behind `frame`, which begins a term.
   void CutBehind(std::map<Position, LogFrame>* frames, const LogFrame& frame);
   void Count(const LogFrame& frame);
   void Discount(const LogFrame& frame);

@@ -16,7 +16,8 @@
 
 namespace capstan::server {
 
-// A whole file is read at a time: a segment is a little larger than its limit at most.
+// Limit of a segment file, which is read as a whole. A segment exceeds its own limit
+// (JobLog::Options) by one batch at most.
 inline constexpr int64_t kSegmentReadBytesMax = int64_t{4} << 30;
 
 std::string SegmentPath(const std::string& folder, uint64_t number);
@@ -26,12 +27,12 @@ absl::StatusOr<std::vector<uint64_t>> ListSegments(Disk& disk, const std::string
 struct SegmentContents {
   SegmentHead head;
   std::vector<LogFrame> frames;   // Frames of shards.
-  std::vector<uint64_t> removed;  // Segments that it says count no more.
+  std::vector<uint64_t> removed;  // Segments that it lists as removed.
   int64_t whole_bytes = 0;
 };
 
 // Reads a segment up to where it is torn off. `bytes`: the size of its whole frames, if that is
-// known; then nothing may be torn off before it. Nothing: its head itself is torn off.
+// known; then nothing may be torn off before it. Returns nothing if its head itself is torn off.
 // Errors: kDataLoss  it is missing, damaged, or shorter than it should be. The disk's.
 absl::StatusOr<std::optional<SegmentContents>> ReadSegment(Disk& disk, const std::string& folder,
                                                            uint64_t number,

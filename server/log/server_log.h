@@ -1,4 +1,4 @@
-// ServerLog: the write-ahead logs of all jobs of one server: takes records in without waiting and
+// ServerLog: the write-ahead logs of all jobs of one server: accepts records without waiting and
 // writes them in groups.
 //
 //   Begin, Append, Continue, Forget --> queue --drain--> JobLog of each job: one write, one sync
@@ -8,7 +8,7 @@
 //
 // Whatever arrives while a group is written is the next group, so that the slower the disk, the
 // larger the groups: no timer is needed. Each job's log is a folder of its own,
-// <folder>/<job id>.<unique id>: another job of the same id does not meet it.
+// <folder>/<job id>.<unique id>: another job of the same id has another folder.
 // Thread safety: thread-safe. Callbacks run on the writer's thread, under no lock of this class.
 #ifndef CAPSTAN_SERVER_LOG_SERVER_LOG_H_
 #define CAPSTAN_SERVER_LOG_SERVER_LOG_H_
@@ -54,24 +54,25 @@ class ServerLog final : public RecordSink {
     int64_t queue_bytes_max = kQueueBytesMax;
     // Runs one task at a time, and none once the log is gone. See TaskRunner.
     TaskRunner::Execute execute;
-    // Everything of the shard up to there is durable.
-    using UniqueId = std::string;  // The job's, as Identify has named it; "" if it has not.
+    // The unique id that Identify had given to the job when its records came; empty without one.
+    using UniqueId = std::string;
+    // Everything of the shard up to the position is durable.
     std::function<void(const JobId&, const UniqueId&, const ShardKey&, Term, Position)> on_logged;
-    // The job's log has failed for good. Again for whatever is given to it later, which may be of
-    // another incarnation of the job on this server.
+    // The job's log has failed for good. Called again for each later group of calls for it, which
+    // may be of another incarnation of the job on this server.
     std::function<void(const JobId&, const UniqueId&, const absl::Status&)> on_failed;
   };
 
   explicit ServerLog(Options options);
   ~ServerLog() override;  // Stops.
 
-  // Reads what there is; before any other call. A job whose log is damaged does not keep the others
-  // from being read: see Unreadable. Errors: the disk's, of the folder itself.
+  // Reads the logs in the folder; called before any other function. A damaged log does not keep the
+  // others from being read: see Unreadable. Errors: the disk's, of the folder itself.
   absl::Status Open();
   void Stop();  // Writes what is queued. Later calls are ignored. Idempotent.
 
-  // Reads the logs that have failed once more, when what was queued is written: those that can be
-  // read take records again, as after a restart of the process. REQUIRES: no job is held.
+  // Opens the logs that have failed again, after what was queued is written. Those that can be read
+  // accept records again, as after a restart of the process. REQUIRES: no job is held.
   void ReopenFailed();
 
   // The durable shards of all jobs, for RegisterRequest.
@@ -83,7 +84,7 @@ class ServerLog final : public RecordSink {
   // space; nullopt: there is none. Open and ReopenFailed find them.
   std::optional<int64_t> SpaceAwaited() const;
 
-  // Bytes of the records in all that Logs tells of: what is beyond goes without.
+  // Limit of the bytes of all records that Logs returns: logs beyond it come without theirs.
   static constexpr size_t kRecordBytesToldMax = size_t{16} << 20;
   // The logs themselves, at most kLogsToldMax, each with the record that is kept beside it.
   std::vector<v1::KeptLog> Logs() const;
@@ -102,11 +103,11 @@ class ServerLog final : public RecordSink {
   absl::Status Read(const JobId& job, const ShardKey& shard, const JobLog::Install& install,
                     const JobLog::Replay& replay);
 
-  // Jobs that were identified before are held no more.
+  // Jobs that were identified before are no longer held.
   void BeginIncarnation(Incarnation incarnation) override;
   void Heard(const StoreRevision& revision) override;
   void Identify(const JobId& job, const std::string& unique_id) override;
-  // One that cannot be written is logged; the log goes on.
+  // If the record cannot be written, a warning is logged and the log goes on.
   void KeepRecord(const JobId& job, const std::string& record) override;
   void Begin(const JobId& job, const ShardKey& shard, Term term,
              std::shared_ptr<const v1::ShardSnapshot> snapshot,
@@ -118,7 +119,7 @@ class ServerLog final : public RecordSink {
   void ForgetJob(const JobId& job) override;
 
  private:
-  struct Entry {  // One of the six calls.
+  struct Entry {  // One of the six calls that are queued.
     enum class Kind { kBegin, kAppend, kContinue, kForget, kForgetJob, kKeepRecord };
     Kind kind = Kind::kBegin;
     JobId job;
@@ -130,8 +131,8 @@ class ServerLog final : public RecordSink {
     std::shared_ptr<CapturedRows> rows;  // The snapshot's rows, if it is a bucket's.
     std::shared_ptr<const v1::ShardRecord> record;
     int64_t bytes = 0;
-    Incarnation incarnation = {};  // The call was made in it.
-    StoreRevision seen = {};       // It was the last one heard of when the call was made.
+    Incarnation incarnation = {};  // The one in which the call was made.
+    StoreRevision seen = {};       // The last one heard of when the call was made.
     std::string kept = {};         // kKeepRecord.
   };
   struct Job {
@@ -139,7 +140,8 @@ class ServerLog final : public RecordSink {
     std::unique_ptr<JobLog> log ABSL_GUARDED_BY(mutex);  // Null: there is none, or see failure.
     absl::Status failure ABSL_GUARDED_BY(mutex);
     int64_t copied ABSL_GUARDED_BY(mutex) = 0;  // Bytes that opening the log copies.
-    // Shards whose last Begin was of rows that were there no more: what follows it counts no more.
+    // Shards whose rows were gone when their last Begin was written: later calls for them have no
+    // effect.
     std::set<ShardKey> gone ABSL_GUARDED_BY(mutex);
     std::string kept ABSL_GUARDED_BY(mutex);  // The newest record since this process started.
     // Memory that was lent to the log's batch.
@@ -148,7 +150,7 @@ class ServerLog final : public RecordSink {
   void OpenJob(const std::string& log, Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.mutex);
   // The logs by name, as they are now: a job's own mutex is not taken under that of the server.
   std::map<std::string, std::shared_ptr<Job>> AllJobs() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // One job in a group: the last position of each shard.
+  // The last position of each shard of one job in a group.
   using Reached = std::map<ShardKey, std::pair<Term, Position>>;
 
   std::string FolderOf(const std::string& log) const { return options_.folder + "/" + log; }
@@ -156,8 +158,8 @@ class ServerLog final : public RecordSink {
   void Enqueue(Entry entry);  // An entry without a log's name gets that of its job.
   void Drain();
   bool WriteGroup();  // Writes what is queued. Returns false if nothing is.
-  // Waits until nothing of the log, or of any, is queued. An executor that was passed in runs one
-  // task at a time, so that nobody else would write it meanwhile: then this does.
+  // Waits until nothing of the log (null: of any) is queued. An executor that was passed in runs
+  // one task at a time, so no other task would write it meanwhile: then this function does.
   void AwaitWritten(const std::string* log) ABSL_LOCKS_EXCLUDED(mutex_);
   void WriteJob(const std::string& log, const std::vector<Entry>& entries);
   absl::Status WriteEntries(const std::vector<Entry>& entries, Job& job, Reached& reached)
@@ -181,7 +183,7 @@ class ServerLog final : public RecordSink {
   std::map<std::string, std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(mutex_);  // Keyed by log.
   std::vector<Entry> queue_ ABSL_GUARDED_BY(mutex_);
   int64_t queue_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Entries of each log; none is 0.
+  // Unwritten entries of each log; none is 0.
   std::map<std::string, size_t> unwritten_ ABSL_GUARDED_BY(mutex_);
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;

@@ -23,9 +23,10 @@ class TaskRunner {
   explicit TaskRunner(Execute execute);
   ~TaskRunner();  // Stops.
 
-  // The owner has few tasks waiting at a time, and says how many. Ignored once stopped.
+  // The queue has no bound of its own: the owner keeps few tasks waiting, and states how many.
+  // Ignored once stopped.
   void Run(Task task);
-  void Stop();  // Lets the waiting tasks be finished (those of its own thread). Idempotent.
+  void Stop();  // Finishes the tasks that wait for its own thread. Idempotent.
 
  private:
   void RunThread();

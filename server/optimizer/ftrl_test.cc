@@ -1,4 +1,5 @@
-// What only FTRL promises; what all rules do is in optimizer_test.cc and reference_test.cc.
+// Tests of what only FTRL promises. Those of all rules are in optimizer_test.cc and
+// reference_test.cc.
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,9 +1,9 @@
-// CorrectLateGradient: what is made of a gradient whose parameters were updated by others since the
+// CorrectLateGradient: corrects a gradient whose parameters other workers have updated since its
 // worker pulled them.
 //
-// README.md has the rule with its sources; late_gradient.cc is the specification, one line of it an
-// operation, each rounded to fp32 and none fused. Elements are independent: the bits do not depend
-// on what a range is cut into.
+// README.md has the rule with its sources; late_gradient.cc is the specification: every operation
+// rounds to fp32 and none is fused. Elements are independent: the bits do not depend on what a
+// range is cut into.
 // Thread safety: a pure function.
 #ifndef CAPSTAN_SERVER_OPTIMIZER_LATE_GRADIENT_H_
 #define CAPSTAN_SERVER_OPTIMIZER_LATE_GRADIENT_H_

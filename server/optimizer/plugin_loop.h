@@ -1,7 +1,7 @@
-// ApplyPluginRule: an update of elements that lie side by side by a rule of a plugin.
+// ApplyPluginRule: updates contiguous elements by a rule of a plugin.
 //
-// The server clips the gradient and adds the decay, as for its own rules, and hands the rule what
-// comes out. Thread safety: a pure function, if the rule is (plugin/rule_check.h).
+// The server clips the gradient and adds the decay, as for its own rules, and passes the result to
+// the rule. Thread safety: a pure function, if the rule is (plugin/rule_check.h).
 #ifndef CAPSTAN_SERVER_OPTIMIZER_PLUGIN_LOOP_H_
 #define CAPSTAN_SERVER_OPTIMIZER_PLUGIN_LOOP_H_
 
@@ -15,11 +15,11 @@
 
 namespace capstan::server {
 
-// What one update has beside its arrays.
+// The arguments of one update, apart from its arrays.
 struct PluginUpdate {
-  StepScalars scalars;  // What clipping and decay need.
+  StepScalars scalars;  // For clipping and decay.
   double learning_rate = 0.0;
-  int64_t step = 0;  // The number that the rule is told, from 0.
+  int64_t step = 0;  // The number that is passed to the rule, from 0.
 };
 // `step` (from 0) is that of the schedule and of the rule.
 PluginUpdate MakePluginUpdate(const OptimizerConfig& config, int64_t step);

@@ -1,4 +1,4 @@
-// RowLoops: an update of rows of a sparse table, which lie apart in memory.
+// RowLoops: updates rows of a sparse table, which are not contiguous in memory.
 //
 //   row = weights [dim], then state: one array of [dim] for each slot of the rule, or one float
 //
@@ -28,7 +28,7 @@ struct RowUpdates {
   int64_t dim = 0;                            // >= 1.
   absl::Span<float* const> rows;              // Weights, behind them the state.
   const UnalignedFloat* gradients = nullptr;  // [rows, dim], apart from the rows.
-  // If CountsUpdates(): those of each row, with this one; >= 1.
+  // If CountsUpdates(): the updates of each row, including this one; >= 1.
   absl::Span<const uint32_t> counts;
 };
 

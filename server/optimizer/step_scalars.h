@@ -24,7 +24,7 @@ double ScheduledLearningRate(const OptimizerConfig& config, int64_t step);
 
 StepScalars MakeStepScalars(const OptimizerConfig& config, int64_t step);
 
-// What Adam's moments are divided by, as they start from 0: of an element after `updates` updates.
+// The corrections of Adam's moments, which start from 0, for an element after `updates` updates.
 struct AdamBias {
   double first = 1.0;       // 1 - beta1^updates.
   float root_scale = 1.0f;  // 1 / sqrt(1 - beta2^updates).

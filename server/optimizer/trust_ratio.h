@@ -38,7 +38,7 @@ class TrustRatio {
            absl::Span<float* const> state);
 
   // REQUIRES: all elements were added. Not finite if a norm is not: then the tensor's weights are
-  // not after the update.
+  // not finite after the update either.
   double Value() const;
 
  private:

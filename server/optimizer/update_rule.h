@@ -1,7 +1,8 @@
-// What the loops of dense ranges (update_loops.cc, trust_ratio.cc) and of rows (row_loops.cc)
-// share: the loop over elements that lie side by side, and the choice of instructions. The
-// arithmetic of one element is that of kernels/cuda/element_rules.h. What is inlined is compiled
-// for the instruction set of the function that it is inlined into.
+// The code that the loops over dense ranges (update_loops.cc, trust_ratio.cc), over rows
+// (row_loops.cc) and over blocks of plugins (plugin_loop.cc) share: the loop over elements that lie
+// side by side, and the choice of instructions. The arithmetic of one element is that of
+// kernels/cuda/element_rules.h. A CAPSTAN_INLINE function is compiled for the instruction set of
+// the function that it is inlined into.
 //
 // Thread safety: pure functions.
 #ifndef CAPSTAN_SERVER_OPTIMIZER_UPDATE_RULE_H_

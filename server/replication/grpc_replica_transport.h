@@ -1,5 +1,5 @@
-// GrpcReplicaTransport: ReplicaTransport over the network: a channel and a data connection an
-// address, a deadline a call.
+// GrpcReplicaTransport: ReplicaTransport over the network: one channel and one data connection for
+// each server, and a deadline for each call.
 //
 //   records        Replicate: one call for all that is sent together, over the data connection
 //                  (common/net/data/data_connection_pool.h) where it is open, else over gRPC
@@ -52,8 +52,8 @@ class GrpcReplicaTransport final : public ReplicaTransport {
   class BatchCall;
   class InstallCall;
 
-  // Gives the call its server. False: this has stopped, the process ends, and nobody is left to be
-  // told.
+  // Gives the call its server. False: the transport has stopped; `done` is never called, because
+  // the process ends.
   bool Enter(const v1::ServerAddress& to, const std::shared_ptr<Call>& call);
   void Leave(Call* call);
 

@@ -17,8 +17,8 @@ namespace capstan::server {
 namespace {
 
 // A request is held twice: as bytes, and parsed. It is parsed from one piece, so that its strings
-// take no more than they do in the bytes. All else that it becomes may take a hundred times its
-// bytes, if they are a forger's: that is counted once they are there (ParsedSize).
+// take no more than they do in the bytes. Everything else in the parsed request may take a hundred
+// times its bytes, if the request is forged: that is counted once the bytes are there (ParsedSize).
 constexpr int64_t kCopies = 2;
 
 absl::Status NoRequest() {
@@ -103,7 +103,7 @@ absl::Status InstallStream::Begin() {
 }
 
 void InstallStream::Install() {
-  // job->Install may call Finish, after which this object may be gone: these two must outlive it.
+  // Install may call Finish, after which this object may be gone: these two must outlive it.
   const auto request = std::move(request_);
   const auto job = std::move(job_);
   job->replica_calls().Install(*request, std::move(made_), response_,

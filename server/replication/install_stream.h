@@ -1,4 +1,4 @@
-// InstallStream: a whole shard as it comes from its primary, in parts, over gRPC's callback API.
+// InstallStream: receives a whole shard from its primary, in parts, over gRPC's callback API.
 //
 //   the job, and room for the request --> request bytes ... first piece or end
 //                --> the shard is made aside --piece...--> end --> taken
@@ -32,8 +32,8 @@ class InstallStream final : public grpc::ServerReadReactor<v1::InstallPart> {
   // Limit of everything but rows.
   static constexpr int64_t kRequestBytesMax = int64_t{1} << 30;
 
-  // `caller`: whom the gate has admitted; it must be the sender. `jobs`, `response` and `damaged`,
-  // which counts parts with a wrong checksum, outlive the stream.
+  // `caller`: the peer that the gate has admitted; it must be the sender. `jobs`, `response` and
+  // `damaged`, which counts parts with a wrong checksum, outlive the stream.
   static InstallStream* Open(HeldJobs* jobs, std::optional<Identity> caller,
                              v1::ReplicateResponse* response, std::atomic<int64_t>* damaged);
 
@@ -45,9 +45,9 @@ class InstallStream final : public grpc::ServerReadReactor<v1::InstallPart> {
                 std::atomic<int64_t>* damaged)
       : jobs_(jobs), caller_(std::move(caller)), response_(response), damaged_(damaged) {}
 
-  absl::Status Take();   // The part that has come.
-  absl::Status Enter();  // It is the first one.
-  absl::Status Begin();  // The request is whole.
+  absl::Status Take();   // Handles the part that has arrived.
+  absl::Status Enter();  // Handles the head of the first part.
+  absl::Status Begin();  // Parses the request, which is whole.
   void Install();
 
   HeldJobs* const jobs_;

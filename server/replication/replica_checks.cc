@@ -16,9 +16,9 @@ namespace {
 
 // Limit of the messages, records and members in a batch, and of all else that becomes an object of
 // some hundred bytes once it is parsed. A primary sends 1024 messages at most, of 64 records at
-// most; those that tell a membership have a member for each worker.
+// most; a record of a membership has a member for each worker.
 constexpr int64_t kBatchObjectsMax = 1 << 20;
-// Repeated numbers are in what a batch never has, an install.
+// Only an install, which a batch never has, contains repeated numbers.
 constexpr int64_t kBatchNumbersMax = 1 << 20;
 
 absl::Status NoBatch() { return absl::DataLossError("replicate: the message cannot be read"); }

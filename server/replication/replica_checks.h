@@ -1,6 +1,6 @@
-// What arrives in messages between a primary and its replicas. What they bring becomes the replica,
-// its log and its checkpoints, so it is checked before it is used: first how much there is of it,
-// and once it is parsed its checksum.
+// Checks of the messages between a primary and its replicas. Their content becomes the replica, its
+// log and its checkpoints, so it is checked before it is used: first the number of its parts, and
+// once it is parsed its checksum.
 //
 // Thread safety: functions without state.
 #ifndef CAPSTAN_SERVER_REPLICATION_REPLICA_CHECKS_H_
@@ -41,8 +41,8 @@ absl::Status CheckSender(const v1::ReplicateRequest& message,
 // The job of its first message; empty if it has none.
 const std::string& JobOf(const v1::ReplicateBatch& batch);
 
-// What has become of each of so many messages by the answer to their batch. All of them have failed
-// if it has another number of results (kInternal), or `status` is not OK.
+// The outcomes of a batch of so many messages, by the answer to it. All of them have failed if the
+// answer has another number of results (kInternal), or `status` is not OK.
 std::vector<ReplicaOutcome> OutcomesOf(size_t messages, const absl::Status& status,
                                        const v1::ReplicateBatchAnswer& answer);
 

@@ -32,7 +32,7 @@ struct VerifiedCapability {
   Capability capability;
 };
 
-// What a caller has shown: with its connection, or else with this call.
+// The capability that a caller has shown: with its connection (`verified`), or else with this call.
 struct ShownCapability {
   const VerifiedCapability* verified = nullptr;
   absl::string_view bytes = "";  // As they came; empty: none.
@@ -53,7 +53,7 @@ class CallRights {
   absl::StatusOr<std::shared_ptr<const VerifiedCapability>> Verify(
       const std::string& capability) const;
 
-  // The job that a call names, if the caller may use it so. A refusal is logged.
+  // The job that a call names, if the caller may make this use of it. A refusal is logged.
   // Errors: kNotFound          the job is not held here.
   //         kPermissionDenied  as above, or the capability is another job's or another task's, or
   //                            only for reading; names both.
@@ -68,7 +68,7 @@ class CallRights {
   const Options options_;
 };
 
-// What a worker or a reader does by a message with this head.
+// The use that a worker or a reader makes of a job by a message with this head.
 CapabilityUse UseOf(const v1::Caller& caller, CapabilityUse::Access access);
 
 }  // namespace capstan::server

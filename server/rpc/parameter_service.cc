@@ -276,13 +276,13 @@ grpc::ServerWriteReactor<v1::ShareMemoryResponse>* ParameterService::ShareMemory
 absl::StatusOr<std::optional<SegmentOwner>> ParameterService::OwnerOf(
     const grpc::CallbackServerContext& context) const {
   const auto verified = rights_.Verify(CapabilityOf(context));
-  // The caller offers its memory again.
+  // kUnavailable: the caller offers its memory again later.
   if (absl::IsNotFound(verified.status()))
     return absl::UnavailableError(verified.status().message());
   if (!verified.ok()) return verified.status();
   if (*verified == nullptr) return std::optional<SegmentOwner>();
   const Capability& capability = (*verified)->capability;
-  // A reader's names no task.
+  // The capability of a reader names no task.
   CAPSTAN_RETURN_IF_ERROR(CheckAllows(capability, {.access = CapabilityUse::Access::kWrite,
                                                    .rank = capability.rank,
                                                    .incarnation = capability.incarnation}));
@@ -335,7 +335,7 @@ absl::Status ParameterService::ListenForData(const std::string& listen, const st
 
 absl::StatusOr<DataServer::Admitted> ParameterService::AdmitConnection(
     const std::string& capability, const Caller& caller) {
-  // A primary's connection has none. Its calls are judged as having none.
+  // The connection of a primary has no capability, and its calls are judged accordingly.
   std::shared_ptr<const VerifiedCapability> verified;
   if (!capability.empty()) {
     CAPSTAN_ASSIGN_OR_RETURN(verified, rights_.Verify(capability));

@@ -2,8 +2,8 @@
 // listens for them; a thin shell around HeldJobs.
 //
 // No call holds a thread: one that waits is an entry in its HeldJob, and is forgotten when its
-// caller cancels. Answers are sent outside the jobs' mutexes. Calls with values are the same by
-// either way (value_calls.h); data connections copy none of them.
+// caller cancels. Answers are sent outside the jobs' mutexes. Calls with values are handled in the
+// same way over both (value_calls.h); data connections copy none of them.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SERVER_RPC_PARAMETER_SERVICE_H_
 #define CAPSTAN_SERVER_RPC_PARAMETER_SERVICE_H_
@@ -89,18 +89,19 @@ class ParameterService final : public ParameterMethods {
                                            const v1::DescribeTablesRequest* request,
                                            v1::DescribeTablesResponse* response) override;
 
-  // Listens for data connections, and tells callers of OpenDataConnections that their host is
-  // `host`; empty: the one at which they reach this service. A worker pushes by `push_connections`,
-  // each of which has a thread here. REQUIRES: before calls come, once.
+  // Listens for data connections, and returns `host` as their host to callers of
+  // OpenDataConnections; empty: the one at which they reach this service. A worker pushes by
+  // `push_connections`, each of which has a thread here. REQUIRES: called once, before calls come.
   // Null credentials: plain text. `audit`: see DataServer::Options.
   // Errors: those of DataServer::Start.
   absl::Status ListenForData(const std::string& listen, const std::string& host = "",
                              int push_connections = 1, const Credentials* credentials = nullptr,
                              AuditLog* audit = nullptr);
-  // Their callers go on over gRPC. Calls that came over them have ended when it returns.
+  // Closes the data connections; their callers continue over gRPC. Calls that came over them have
+  // ended when it returns.
   void CloseDataConnections();
 
-  // Closes all shared memory: its callers send values in messages, and go elsewhere.
+  // Closes all shared memory and accepts no more: its callers then send values in messages.
   void CloseSegments() { streams_.Close(); }
   size_t segments() const { return segments_.size(); }  // Open now.
 
@@ -109,7 +110,7 @@ class ParameterService final : public ParameterMethods {
 
   using Caller = std::optional<Identity>;  // Empty: the server authenticates nobody.
 
-  // The job that a call over gRPC names, if its caller may read it, and use it so.
+  // The job that a call over gRPC names, if its caller may read it and make this use of it.
   absl::StatusOr<std::shared_ptr<HeldJob>> FindJob(const grpc::CallbackServerContext& context,
                                                    const JobId& job,
                                                    const CapabilityUse& use) const;
@@ -117,16 +118,16 @@ class ParameterService final : public ParameterMethods {
       const grpc::CallbackServerContext& context) const;
   absl::StatusOr<DataServer::Admitted> AdmitConnection(const std::string& capability,
                                                        const Caller& caller);
-  // Over a data connection, whose frames have been checked. `verified`: with what it was opened;
-  // null: nothing.
+  // Starts a call over a data connection, whose frames have been checked. `verified`: the
+  // capability with which the connection was opened; null: none.
   DataServer::Cancel StartDataCall(const VerifiedCapability* verified, const Caller& caller,
                                    DataMethod method, const absl::Cord& request,
                                    DataServer::Done done);
   // The pull that `request` is, if the caller may read its job.
   absl::StatusOr<v1::PullRequest> ReadablePull(const absl::Cord& request,
                                                const Caller& caller) const;
-  // Same as ReplicaCalls::ReplicateBatch, of the batch's job, if the caller is the sender of all of
-  // its messages.
+  // Calls ReplicaCalls::ReplicateBatch of the batch's job, if the caller is the sender of all
+  // messages.
   void ReplicateBatch(const v1::ReplicateBatch& batch, const Caller& caller, ReplicateDone done);
 
   std::atomic<int64_t> damaged_messages_ = 0;  // Damaged messages of replication.

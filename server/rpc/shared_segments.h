@@ -30,14 +30,14 @@ class SharedSegments {
  public:
   static constexpr size_t kSegmentsMax = 4096;
 
-  // Opens what the caller offers; names it and proves that it is open. Without an owner any caller
-  // that knows the name may use it.
+  // Opens the segment that the caller offers. The response names it and proves that it is open.
+  // Without an owner any caller that knows the name may use it.
   // Errors: those of SharedSegment::Open; kResourceExhausted  too many are open.
   absl::StatusOr<v1::ShareMemoryResponse> Open(const v1::ShareMemoryRequest& request,
                                                std::optional<SegmentOwner> owner = {});
   void Close(uint64_t name);  // Calls that use it may go on.
 
-  // Null for 0, the name of none.
+  // Null for the name 0, which means no segment.
   // Errors: kUnavailable       it is not open here (any more).
   //         kPermissionDenied  it is another task's than the caller's.
   absl::StatusOr<std::shared_ptr<SharedSegment>> Find(uint64_t name,

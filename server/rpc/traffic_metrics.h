@@ -20,8 +20,10 @@ class MethodMetrics {
  public:
   explicit MethodMetrics(const char* name) : name_(name) {}
 
-  // One call, from its arrival. Begins and ends once each; carried out in between.
-  int64_t Begin(TransportKind transport);  // The time, for the two below.
+  // Begin is called once when a call arrives, End once when it is answered. CarriedOut is called
+  // once it has been carried out, before or after its answer; not for a call that is refused at
+  // once.
+  int64_t Begin(TransportKind transport);  // Returns the time, for the two below.
   void CarriedOut(int64_t begin) { apply_.Record(MicrosSince(begin)); }
   void End(int64_t begin, bool ok);
   // Bytes of values, and how many of them went through shared memory.

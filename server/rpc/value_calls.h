@@ -1,6 +1,6 @@
-// ValueCalls: Push and Pull, whatever way they came. Gradients are read where they were received,
-// parameters lie where the answer lends them. A caller on this host may leave values in memory that
-// it shares instead.
+// ValueCalls: carries out Push and Pull, over gRPC and data connections. Gradients are read where
+// they were received; an answer lends the parameters instead of copying them. A caller on this host
+// may leave values in memory that it shares instead.
 //
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SERVER_RPC_VALUE_CALLS_H_
@@ -29,9 +29,9 @@ class ValueCalls {
   ValueCalls(const CallRights* rights, const SharedSegments* segments, TrafficMetrics* metrics)
       : rights_(rights), segments_(segments), metrics_(metrics) {}
 
-  // Carry the request out, or refuse it with the error that it could not be read with. Return what
-  // cancels the call; null if it has ended. Errors (to `done`): those of CallRights, HeldJob and
-  // SharedSegments.
+  // Carry the request out; if it could not be read, pass that error to `done`. Return a function
+  // that cancels the call; null if it has ended. Errors (to `done`): those of CallRights, JobCalls
+  // and SharedSegments.
   Cancel Push(TransportKind transport, const ShownCapability& shown,
               absl::StatusOr<PushMessage> push, Done<v1::PushResponse> done);
   Cancel Pull(TransportKind transport, const ShownCapability& shown,

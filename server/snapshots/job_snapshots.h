@@ -1,14 +1,14 @@
-// JobSnapshots: moments of a job's shards that readers read while the job goes on.
+// JobSnapshots: keeps moments of a job's shards for readers while the job goes on.
 //
 //   Keep: values of dense shards are lent, rows of buckets pinned --> read --> nobody reads it
 //         any more, a shard of it has left this server or was made anew, or what is kept for it
 //         has no room: gone
 //
 // Nothing is copied when a moment is kept: an update writes lent values to another buffer, and
-// keeps a pinned row as it was (server/store/sparse/row_history.h). Both are accounted for. One
-// that has ended is known by the reason for as long as it has readers.
-// Thread safety: thread-compatible; the mutex of a JobState serializes
-// all calls. IsFull: thread-safe.
+// keeps a pinned row as it was (server/store/sparse/row_history.h). Both are accounted for. A
+// snapshot that has ended stays known, with the reason, for as long as it has readers.
+// Thread safety: thread-compatible; the mutex of a JobState serializes all calls. IsFull:
+// thread-safe.
 #ifndef CAPSTAN_SERVER_SNAPSHOTS_JOB_SNAPSHOTS_H_
 #define CAPSTAN_SERVER_SNAPSHOTS_JOB_SNAPSHOTS_H_
 
@@ -35,7 +35,7 @@ class JobSnapshots {
  public:
   // Limit of the rows or values in one answer.
   static constexpr int64_t kAnswerBytesMax = 4 << 20;
-  // Accounts for so many bytes from now on. An error: then nothing changes.
+  // Sets the charge to `bytes`. On an error nothing changes.
   using Account = std::function<absl::Status(int64_t bytes)>;
 
   JobSnapshots(const SnapshotLeases::Limits& limits, Account account);
@@ -47,12 +47,12 @@ class JobSnapshots {
   absl::Status Keep(const v1::CheckpointOrder& order, const std::vector<ShardKey>& shards,
                     Instant now, uint64_t* pins, JobTables& tables);
 
-  // Errors: as proto/parameter_server.proto says; kInvalidArgument  what is asked for cannot be.
+  // Errors: as proto/parameter_server.proto says; kInvalidArgument  the request is invalid.
   absl::Status Read(const v1::ReadSnapshotRequest& request, Instant now, JobTables& tables,
                     v1::ReadSnapshotResponse* response);
-  // The shard that is asked for. Nothing: only the reader's lease is renewed.
+  // The requested shard. Nothing: only the reader's lease is renewed.
   static std::optional<ShardKey> ShardOf(const v1::ReadSnapshotRequest& request);
-  // REQUIRES: Read has answered a question about that shard of the snapshot.
+  // REQUIRES: Read has just succeeded for that shard of the snapshot.
   Version VersionOf(CheckpointId id, const ShardKey& shard) const {
     return snapshots_.at(id).shards.at(shard).version;
   }
@@ -67,7 +67,7 @@ class JobSnapshots {
   Instant NextDeadline() const { return leases_.NextDeadline(); }
 
   std::vector<CheckpointId> open() const;  // Snapshots that can be read.
-  int64_t bytes() const;                   // On the account.
+  int64_t bytes() const;                   // Charged to the account.
 
  private:
   class Memory;  // The account of all snapshots' memory.

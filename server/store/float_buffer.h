@@ -1,5 +1,5 @@
 // FloatBuffer: an owned array of floats, aligned for vector loads; allocation can fail without a
-// throw. It can be lent to messages that are being sent: who wants to write asks lent() first.
+// throw. It can be lent to messages that are being sent: a writer checks lent() first.
 //
 // Thread safety: thread-compatible; what is lent may be given back by any thread.
 #ifndef CAPSTAN_SERVER_STORE_FLOAT_BUFFER_H_
@@ -48,8 +48,8 @@ class FloatBuffer {
     return absl::MakeConstSpan(data(), static_cast<size_t>(count_));
   }
 
-  // The floats as bytes, without a copy; they live as long as the Cord does, whatever becomes of
-  // this object. They must not be written meanwhile.
+  // The floats as bytes, without a copy; they live as long as the Cord does, even without this
+  // object. They must not be written meanwhile.
   absl::Cord Lend() const {
     if (count_ == 0) return {};
     block_->lent.fetch_add(1, std::memory_order_relaxed);

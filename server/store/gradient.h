@@ -1,5 +1,5 @@
-// Gradient: what a push brings for a shard: numbers as they came, and in a sparse table the keys of
-// their rows.
+// Gradient: the content of a push for one shard: numbers in the format in which they arrived, and
+// in a sparse table the keys of their rows.
 //
 // Thread safety: a value. Borrows the memory of its numbers.
 #ifndef CAPSTAN_SERVER_STORE_GRADIENT_H_
@@ -16,15 +16,15 @@
 
 namespace capstan::server {
 
-// Keys of one bucket of a sparse table, in ascending order of their hash. Null: of a dense shard.
+// Keys of one bucket of a sparse table, in ascending order of their hash. Null: the shard is dense.
 using RowKeys = std::shared_ptr<const std::vector<uint64_t>>;
 
 class Gradient {
  public:
   Gradient() = default;                                                 // Empty.
-  explicit Gradient(WireValues values) : values_(std::move(values)) {}  // One an element.
+  explicit Gradient(WireValues values) : values_(std::move(values)) {}  // One number per element.
   explicit Gradient(absl::Span<const float> values) : values_(values) {}
-  Gradient(RowKeys keys, WireValues values)  // A row a key.
+  Gradient(RowKeys keys, WireValues values)  // One row per key.
       : keys_(std::move(keys)), values_(std::move(values)) {}
 
   const RowKeys& shared_keys() const { return keys_; }
@@ -33,7 +33,8 @@ class Gradient {
   }
   const WireValues& values() const { return values_; }
 
-  // The encoding of records: the keys (fixed64), then the numbers as fp32.
+  // The size in the encoding of records: the keys (fixed64), then the numbers as fp32. AppendTo
+  // writes that.
   int64_t bytes() const {
     return static_cast<int64_t>(keys().size() * sizeof(uint64_t)) +
            values_.size() * int64_t{sizeof(float)};

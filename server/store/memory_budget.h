@@ -27,7 +27,7 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
     int64_t one_job = 0;  // Bytes of each job; 0: no limit.
   };
 
-  // Memory that is accounted for as long as this lives.
+  // Memory that is accounted for as long as this object exists.
   class Reservation {
    public:
     Reservation() = default;  // It reserves nothing.
@@ -42,7 +42,7 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
       if (budget_ != nullptr) budget_->Release(job_, shard_);
     }
 
-    // The shard takes so many bytes now. Errors: as Reserve; then nothing changes.
+    // Reserves `bytes` for the shard, unless it has more. Errors: as Reserve; then nothing changes.
     absl::Status Grow(int64_t bytes) {
       return budget_ == nullptr ? absl::OkStatus() : budget_->Grow(job_, shard_, bytes);
     }
@@ -59,7 +59,7 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
     ShardKey shard_;
   };
 
-  // Is to be owned by a shared_ptr.
+  // Must be owned by a shared_ptr.
   explicit MemoryBudget(const Limits& limits) : limits_(limits) {}
 
   // Errors: kResourceExhausted  beyond a limit; names it, what is asked for and what is held.
@@ -85,7 +85,7 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
   const Limits limits_;
   mutable absl::Mutex mutex_;
   int64_t held_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<JobId, Job> jobs_ ABSL_GUARDED_BY(mutex_);  // None is without shards.
+  std::map<JobId, Job> jobs_ ABSL_GUARDED_BY(mutex_);  // Each has at least one shard.
 };
 
 }  // namespace capstan::server

@@ -1,6 +1,6 @@
 // ShardStore: the numbers of one shard: values, optimizer state and gradients; carries out its
-// core's actions. Dense shards are DenseStore's, buckets of sparse tables SparseStore's
-// (server/store/sparse).
+// core's actions. DenseStore implements it for dense shards, SparseStore (server/store/sparse) for
+// buckets of sparse tables.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_STORE_SHARD_STORE_H_
@@ -20,7 +20,7 @@
 
 namespace capstan::server {
 
-// Corrections of gradients that come late (server/optimizer/late_gradient.h). DenseStore's.
+// Corrects gradients that come late (server/optimizer/late_gradient.h). DenseStore implements it.
 class LateGradientStore {
  public:
   virtual ~LateGradientStore() = default;
@@ -33,7 +33,8 @@ class LateGradientStore {
 
 class ShardStore {
  public:
-  // What only shards of rows, or only dense ones, have; or null. Usually the object itself.
+  // `rows`: the part that only buckets of rows have; `late_gradients`: the part that only dense
+  // shards have. Null: the shard has no such part. Usually the object itself.
   ShardStore(RowStore* rows, LateGradientStore* late_gradients)
       : row_store_(rows), late_gradients_(late_gradients) {}
   ShardStore(const ShardStore&) = delete;
@@ -41,8 +42,8 @@ class ShardStore {
   virtual ~ShardStore() = default;
 
   // These three read what never changes: they may be called while another thread updates the shard.
-  // A view of a push or a record, which must live as long as the result. `listed`: null, or the
-  // keys of a push that names a list: then it has only their rows.
+  // Returns a view of the payload of a push or a record, which must live as long as the result.
+  // `listed`: null, or the keys of a push that names a list: then the payload has only their rows.
   // Errors: kInvalidArgument  it does not fit the shard; says what was expected.
   virtual absl::StatusOr<Gradient> Parse(const absl::Cord& payload, NumberFormat format,
                                          const RowKeys& listed = nullptr) const = 0;
@@ -52,23 +53,24 @@ class ShardStore {
   virtual int64_t AnswerElements(const RowKeys& keys) const = 0;
 
   // Each carries out the action of its argument; `payload` is the push being handled.
-  // Errors: kResourceExhausted  no memory for a gradient or rows; or a disk's, for rows that lie
-  //         there. The push is lost, the shard unusable.
+  // Errors: kResourceExhausted  no memory for a gradient or rows, or too many rows.
+  //         kUnavailable        the disk of the rows has failed.
+  //         Those of the device. The push is lost, the shard unusable.
   virtual absl::Status Keep(const KeepGradient& action, const Gradient& payload) = 0;
   virtual absl::Status Add(const AddGradient& action, const Gradient& payload) = 0;
   virtual void Drop(const DropGradient& action) = 0;
   virtual void Release(const ReleasePrevious& action) = 0;
-  // May leave the update to go on, on a device: then nothing but Finish is called next.
+  // May leave the update running on a device: then nothing but Finish is called next.
   virtual absl::Status Apply(const ApplyGradient& action, const Gradient& payload) = 0;
-  // Whether an update goes on; and waits for its end.
+  // Whether an update is running on a device; Finish waits for its end.
   virtual bool updating() const { return false; }
   virtual absl::Status Finish() { return absl::OkStatus(); }
 
   // The gradient that an action names. Valid until the next action.
   virtual Gradient ReadGradient(GradientId id, const Gradient& payload) const = 0;
 
-  // What the answer to a pull carries: all elements of a dense shard, or the rows of `keys`; to be
-  // kept as long as the reader likes. Errors: as Apply.
+  // The values in the answer to a pull: all elements of a dense shard, or the rows of `keys`. The
+  // reader may keep them as long as it likes. Errors: as Apply.
   virtual absl::StatusOr<absl::Cord> Lend(ReadFrom from, const RowKeys& keys,
                                           NumberFormat format) const = 0;
 

@@ -1,6 +1,7 @@
 // StateCodec: a shard's records, state and membership: protobuf <-> plain structs of the core.
 //
-// What replicas, logs and checkpoints bring is checked here as far as it can be without the shard.
+// Messages from replicas, logs and checkpoints are checked here as far as they can be without the
+// shard.
 // Thread safety: pure functions.
 #ifndef CAPSTAN_SERVER_STORE_STATE_CODEC_H_
 #define CAPSTAN_SERVER_STORE_STATE_CODEC_H_
@@ -37,8 +38,8 @@ v1::ShardState EncodeState(const ShardCoreState& state);
 // Errors: kInvalidArgument  a number out of range, or a list out of order.
 absl::StatusOr<ShardCoreState> DecodeState(const v1::ShardState& state, int64_t position);
 
-// The floats of a message; copied to `copy` in the rare case that they do not lie aligned. A rest
-// of less than four bytes is left out.
+// The floats of a message; copied to `copy` in the rare case that they are not aligned. A rest of
+// less than four bytes is left out.
 absl::Span<const float> FloatsOf(const std::string& bytes, std::vector<float>* copy);
 std::string BytesOf(absl::Span<const float> values);
 

@@ -1,5 +1,5 @@
-// TestAgent: a ServerAgent without a network, with checkpoints and logs in memory; and what a
-// scheduler may want of it. Thread safety: as ServerAgent.
+// TestAgent: a ServerAgent without a network, with checkpoints and logs in memory; and assignments
+// that a scheduler may send it. Thread safety: as ServerAgent.
 #ifndef CAPSTAN_SERVER_AGENT_TESTING_AGENT_FIXTURE_H_
 #define CAPSTAN_SERVER_AGENT_TESTING_AGENT_FIXTURE_H_
 
@@ -138,7 +138,7 @@ class TestAgent {
     FAIL("nothing is reported of " << job);
     return {};
   }
-  // The state once it satisfies `matches`, which changes see to.
+  // Waits for changes until the state satisfies `matches`, and returns it.
   template <typename Predicate>
   v1::TableState Await(const JobId& job, const Predicate& matches) {
     for (;;) {

@@ -1,5 +1,5 @@
-// AspPolicy: a push is applied at once and a pull never waits; clocks only measure the staleness
-// seen.
+// AspPolicy: the asynchronous consistency policy: a push is applied at once and a pull never waits.
+// Clocks only measure the staleness that readers see.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_CORE_CONSISTENCY_ASP_POLICY_H_

@@ -1,5 +1,6 @@
-// BspPolicy: an iteration is M slots; when all are in they are summed in a fixed tree and applied
-// once. With b backups it is applied when M - b are in (README.md).
+// BspPolicy: the bulk-synchronous consistency policy: the M slots of an iteration are summed in a
+// fixed tree and applied once, when all have arrived, or with b backups when M - b have
+// (README.md).
 //
 // A pull at iteration c reads exactly version c. After iteration c is applied (version c + 1),
 // version c stays readable until the first push for iteration c + 1: its sender has seen the whole
@@ -43,12 +44,13 @@ class BspPolicy final : public ConsistencyPolicy {
   void Restore(const ShardCoreState&) override {}
 
  private:
-  // Notes that the push has come. Returns whether neither it nor a later one of its slot had.
+  // Notes that the push has arrived. Returns whether neither it nor a later push of its slot had
+  // arrived before.
   bool NoteArrival(const PushHead& push);
 
   SlotTree tree_;  // The arrivals of iteration `versions.current`.
-  // In a job with backups, for each slot: the last iteration for which its push has come. A shard
-  // that was restored knows of none, and counts repetitions of earlier pushes as late.
+  // In a job with backups, for each slot: the last iteration whose push has arrived. A restored
+  // shard has forgotten these, so it counts repetitions of earlier pushes as late.
   std::vector<Iteration> arrived_;
 };
 

@@ -20,7 +20,7 @@
 
 namespace capstan::server {
 
-// What can be read of a shard now.
+// The versions of a shard that can be read now.
 struct ShardVersions {
   Version current;
   bool previous_readable = false;  // Version current - 1 is still held.
@@ -28,7 +28,7 @@ struct ShardVersions {
 
 struct PushDecision {
   PushOutcome outcome = PushOutcome::kRecorded;
-  bool release_previous = false;  // First of all.
+  bool release_previous = false;  // Done first.
   SlotArrival gradients;          // BSP: what to drop, keep and add.
   bool apply = false;             // Then apply `apply_gradient`.
   GradientId apply_gradient = kIncomingGradient;
@@ -46,34 +46,34 @@ class ConsistencyPolicy {
  public:
   virtual ~ConsistencyPolicy() = default;
 
-  // True: a repeated push is known by its slots; false: by its sequence number.
+  // True: a repeated push is recognized by its slots; false: by its sequence number.
   virtual bool DeduplicatesBySlot() const = 0;
 
   // Errors: kInvalidArgument  the iteration or the slots cannot be pushed.
   virtual absl::Status CheckPush(const PushHead& push, const ShardVersions& versions) const = 0;
 
-  // Takes a push in. REQUIRES: CheckPush is OK.
+  // Accepts a push. REQUIRES: CheckPush is OK.
   virtual PushDecision Push(const PushHead& push, const ShardVersions& versions) = 0;
 
-  // The version that contains a push which was taken in, or was a duplicate; `versions` are those
-  // after it.
+  // The version that contains a push which was accepted or was a duplicate; `versions` are those
+  // after the push.
   virtual Version SafeWith(const PushHead& push, const ShardVersions& versions) const = 0;
 
   // Applies a recorded push or update again. REQUIRES: it follows from this policy's state.
   virtual PushDecision Replay(const ShardRecord& record, const ShardVersions& versions) = 0;
 
-  // May a pull at `iteration` be answered, and from where? Changes nothing.
+  // Whether a pull at `iteration` can be answered, and from which values. Changes nothing.
   virtual PullDecision Pull(Iteration iteration, const ShardVersions& versions) const = 0;
 
-  // Whom a pull at `iteration` waits for. REQUIRES: Pull said kWait.
+  // The workers or slots that a pull at `iteration` waits for. REQUIRES: Pull returned kWait.
   virtual WaitingOn WaitsOn(Iteration iteration, const ShardVersions& versions) const = 0;
 
   virtual void SetMembership(const Membership& membership) = 0;
 
-  // True while pushes have been taken in that no record carries yet.
+  // True while accepted pushes are in no record yet.
   virtual bool HasPartial() const { return false; }
 
-  // The policy's part of the state; what is only on its way (slots of an iteration) is none.
+  // Save and restore the policy's part of the state, without the slots of an unfinished iteration.
   virtual void Save(ShardCoreState& state) const = 0;
   virtual void Restore(const ShardCoreState& state) = 0;
 };

@@ -1,4 +1,4 @@
-// What the rules that apply a push at once (SSP, ASP) have in common.
+// The functions that SSP and ASP share, the rules that apply a push at once.
 //
 // Pure functions.
 #ifndef CAPSTAN_SERVER_CORE_CONSISTENCY_IMMEDIATE_PUSH_H_

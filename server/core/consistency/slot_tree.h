@@ -12,8 +12,8 @@
 //        0  1   2  3    4  5
 //
 // A pair is added as soon as both halves are there, so at most about M / 2 gradients are kept. With
-// backups the iteration is complete when all but so many slots are in; which these are, and so the
-// sum, depends on the arrival.
+// backups the iteration is complete when all but `backups` slots have arrived; which ones, and so
+// the sum, depends on the order of arrival.
 // Thread safety: thread-compatible.
 // Invariants: (1) the present nodes never overlap. (2) no two siblings are both present.
 #ifndef CAPSTAN_SERVER_CORE_CONSISTENCY_SLOT_TREE_H_
@@ -28,15 +28,15 @@
 
 namespace capstan::server {
 
-// What the arrival of a node asks for, in this order: drop, keep or add, then (if complete) apply
-// the root.
+// The actions that the arrival of a node asks for, in this order: drop, keep or add, then (if
+// complete) apply the root.
 struct SlotArrival {
   bool duplicate = false;           // Covered already: nothing changes, the rest is empty.
   std::vector<GradientId> dropped;  // Parts of the arrived node: it replaces them.
   bool keep = false;                // Keep the payload as `kept`; it is waiting for its sibling.
   GradientId kept;
   std::vector<AddGradient> additions;  // Done in this order; the first adds the payload.
-  bool complete = false;  // Enough slots are in: `root` holds the sum, and the tree is empty again.
+  bool complete = false;  // Enough slots have arrived: `root` holds the sum; the tree is empty.
   GradientId root;        // kIncomingGradient if the payload alone is the sum.
 };
 
@@ -52,7 +52,7 @@ class SlotTree {
   // range.
   absl::Status CheckNode(int32_t begin, int32_t end) const;
 
-  // Takes the node's payload in. REQUIRES: CheckNode(begin, end) is OK.
+  // Accepts the node's payload. REQUIRES: CheckNode(begin, end) is OK.
   SlotArrival Arrive(int32_t begin, int32_t end);
 
   std::vector<SlotId> MissingSlots() const;  // Ascending.
@@ -65,9 +65,10 @@ class SlotTree {
   int32_t FirstSlot(int32_t node) const;
   bool IsCovered(int32_t node) const;  // It or an ancestor is present.
   void DropDescendants(int32_t node, SlotArrival& arrival);
-  // Adds `gradient` to its siblings upwards; returns the sum, and its node by `node`.
+  // Adds `gradient` to the siblings that are present, level by level upwards. Returns the sum and
+  // sets `node` to its node.
   GradientId AddSiblings(GradientId gradient, int32_t& node, SlotArrival& arrival);
-  GradientId AddAll(GradientId gradient, SlotArrival& arrival);  // To all that is there.
+  GradientId AddAll(GradientId gradient, SlotArrival& arrival);  // Adds it to all present nodes.
   void Put(int32_t node, GradientId gradient);
   GradientId Take(int32_t node);
   bool IsPresent(int32_t node) const { return present_[node]; }

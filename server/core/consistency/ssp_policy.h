@@ -1,10 +1,10 @@
-// SspPolicy: a push is applied at once; a reader at iteration c waits for workers more than s
-// behind.
+// SspPolicy: the stale-synchronous consistency policy: a push is applied at once; a reader at
+// iteration c waits for workers that are more than s iterations behind.
 //
 // A pull at iteration c is answered when every active member has finished iteration c - 1 - s (of
 // its own count), so with s = 0 it waits exactly where BSP waits. Inactive members are not waited
-// for, and a death releases those who waited for the dead. As long as no members are known, only
-// pulls at c <= s are answered: no worker can be too far behind them.
+// for, and the death of a worker releases the pulls that waited for it. As long as no members are
+// known, only pulls at c <= s are answered: no worker can be too far behind them.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_CORE_CONSISTENCY_SSP_POLICY_H_
 #define CAPSTAN_SERVER_CORE_CONSISTENCY_SSP_POLICY_H_

@@ -1,4 +1,5 @@
-// Membership: the workers that a job's consistency rule counts, as the scheduler last told it.
+// Membership: the workers that a job's consistency rule counts, as the scheduler last reported
+// them.
 //
 // Pure data. Thread safety: values.
 #ifndef CAPSTAN_SERVER_CORE_MESSAGES_MEMBERSHIP_H_
@@ -15,8 +16,8 @@ struct Member {
   Rank rank;
   Incarnation incarnation;  // Lower ones of this rank are fenced off.
   bool active = false;      // False: alive and without work; no rule waits for it.
-  // Count of iterations taken as finished when this member becomes active: when it was inactive,
-  // absent or of another incarnation before.
+  // The count of iterations that are taken as finished when this member becomes active after it was
+  // inactive, absent or of another incarnation.
   Iteration start_iteration;
   friend bool operator==(const Member&, const Member&) = default;
 };

@@ -1,5 +1,4 @@
-// What goes into and comes out of a shard's core: heads of pushes and pulls in, ordered actions
-// out.
+// The input and output of a shard's core: heads of pushes and pulls in, ordered actions out.
 //
 // Payloads stay with the shell: the core names gradients by id and callers by token. Pure data.
 // Thread safety: values.
@@ -25,10 +24,11 @@ using PullToken = StrongInt<struct PullTokenTag, uint64_t>;
 using GradientId = StrongInt<struct GradientIdTag, uint64_t>;
 // The payload of the push being handled; valid only in the actions of that push.
 inline constexpr GradientId kIncomingGradient{0};
-// The payload that CorrectGradient makes of it; valid only in the actions of that push.
+// The payload that CorrectGradient makes of the incoming one; valid only in the actions of that
+// push.
 inline constexpr GradientId kCorrectedGradient{~uint64_t{0}};
 
-// Largest iteration that is taken in, far beyond any job: counts derived from it do not overflow.
+// Largest iteration that is accepted, far beyond any job: counts derived from it do not overflow.
 inline constexpr Iteration kIterationMax{int64_t{1} << 62};
 // Largest sequence number that is accepted: counts derived from it do not overflow.
 inline constexpr Sequence kSequenceMax{uint64_t{1} << 62};
@@ -37,7 +37,7 @@ struct PushHead {
   PushToken token;
   Rank rank;
   Incarnation incarnation;
-  Iteration iteration;  // 0 to kIterationMax; of a pull too.
+  Iteration iteration;  // 0 to kIterationMax, as in PullHead.
   // BSP: [slot_begin, slot_end) is a node of the summation tree. SSP, ASP: both 0.
   int32_t slot_begin = 0;
   int32_t slot_end = 0;
@@ -46,7 +46,7 @@ struct PushHead {
   friend bool operator==(const PushHead&, const PushHead&) = default;
 };
 
-// A reader that is no worker; it may only read snapshots.
+// The rank of a reader that is no worker; it may only read snapshots.
 inline constexpr Rank kReaderRank{-1};
 
 struct PullHead {
@@ -60,7 +60,7 @@ struct PullHead {
   friend bool operator==(const PullHead&, const PullHead&) = default;
 };
 
-// kLate: of an iteration that was applied without it (BSP with backups); it is dropped.
+// kLate: its iteration was applied without this push (BSP with backups), which is dropped.
 enum class PushOutcome { kRecorded, kDuplicate, kLate };
 enum class PullOutcome { kValues, kUnchanged, kNotReady, kPast };
 // Which of a shard's two readable buffers a pull is answered from.
@@ -101,8 +101,8 @@ struct ForgetValues {
   Version version;
 };
 struct ReleasePrevious {};  // Nobody may read the previous version any more; its buffer is free.
-// A change that replicas and logs must have: comes before the actions that carry it out, while the
-// gradient is still there. kIncomingGradient for records without one.
+// A change that replicas and logs must have. It comes before the actions that carry it out, while
+// the gradient still exists. `gradient` is kIncomingGradient if the record has none.
 struct MakeRecord {
   ShardRecord record;
   GradientId gradient;
@@ -129,7 +129,8 @@ struct ReplyPull {
   PullOutcome outcome = PullOutcome::kValues;
   ReadFrom read_from = ReadFrom::kNothing;  // kValues only.
   Version version;  // The values' version; kPast: the oldest readable; kNotReady: the current.
-  // SSP, ASP: the caller's iteration minus those finished by every active worker.
+  // SSP, ASP: the caller's iteration minus the count of iterations that every active worker has
+  // finished.
   int64_t staleness = 0;
   // The membership that lists those workers. 0: none is known yet.
   Generation membership;

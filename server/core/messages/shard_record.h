@@ -34,12 +34,12 @@ struct ShardRecord {
   Iteration iteration;
   Sequence sequence;
   Sequence sequence_low_water;
-  Version version;        // kUpdate: before it, which is the iteration whose slots were summed.
+  Version version;        // kUpdate: the version before it, which is the iteration that was summed.
   Membership membership;  // kMembership.
   friend bool operator==(const ShardRecord&, const ShardRecord&) = default;
 };
 
-// What a duplicate filter knows of one rank's incarnation.
+// The state of a duplicate filter for one rank's incarnation.
 struct PushMarks {
   Rank rank;
   Incarnation incarnation;        // The lowest that is accepted.
@@ -49,7 +49,7 @@ struct PushMarks {
   friend bool operator==(const PushMarks&, const PushMarks&) = default;
 };
 
-// SSP, ASP: how far one worker is.
+// SSP, ASP: the clock of one worker.
 struct WorkerClock {
   Rank rank;
   Incarnation incarnation;
@@ -59,8 +59,8 @@ struct WorkerClock {
   friend bool operator==(const WorkerClock&, const WorkerClock&) = default;
 };
 
-// A BSP iteration whose slots are partly in is not part of it: its pushes are not acknowledged
-// before its update is safe, and are sent again.
+// All state of one core. A BSP iteration of which only some slots have arrived is not part of it:
+// its pushes are not acknowledged before its update is safe, and are sent again.
 struct ShardCoreState {
   Position position;
   Version version;
@@ -71,7 +71,7 @@ struct ShardCoreState {
   int64_t pushes_late = 0;
   Incarnation incarnation_floor = {};  // The highest of all memberships.
   double learning_rate_factor = 1;     // The newest membership's.
-  std::vector<ClockTick> ticks = {};   // ClockTicks has them.
+  std::vector<ClockTick> ticks = {};   // See ClockTicks.
   std::vector<PushMarks> push_marks;   // Ordered by rank.
   bool members_known = false;
   std::vector<WorkerClock> members;  // Ordered by rank.

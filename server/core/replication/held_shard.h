@@ -1,4 +1,4 @@
-// HeldShard: a shard that this server holds or is to hold: elements of its table.
+// HeldShard: a shard that this server holds or is to hold, and its elements of the table.
 //
 // Thread safety: plain data.
 #ifndef CAPSTAN_SERVER_CORE_REPLICATION_HELD_SHARD_H_

@@ -1,17 +1,18 @@
-// JobRouting: what the routing tables of one job mean for one server: which shards it must make,
-// and out of what, which it holds as primary or as replica, and what it may answer as a primary.
+// JobRouting: derives from the routing tables of one job what one server has to do: which shards it
+// must make, and from which source, which it holds as primary or as replica, and what it may answer
+// as a primary.
 //
-// The scheduler sends whole tables, and each server hears of a new one at another time. So a table
-// counts only if its generation is higher than that of the last one, and shards that do not name
-// the server any more are dropped. A primary makes values up (initial ones) only in its job's first
-// term; later ones come from a copy, a checkpoint or a log.
+// The scheduler sends whole tables, and a new one reaches each server at a different time. So a
+// table counts only if its generation is higher than that of the last one, and shards that no
+// longer name the server are dropped. Without a restore order, a primary makes initial values only
+// in its job's first term; in later terms values come from a copy, a checkpoint or a log.
 //
-// Called by JobAssignment when a table or a read lease arrives; by calls, which compare generations
-// and timelines with it.
+// Called by JobAssignment when a table or a read lease arrives, and by calls, which compare
+// generations and timelines with it.
 // Pure: no clock, threads, sockets or logging.
 // Thread safety: thread-compatible; the mutex of JobState guards it.
 // Invariants: (1) generation() and the end of the read lease never decrease.
-//             (2) timeline() changes only when a table is taken in.
+//             (2) timeline() changes only when a table is accepted.
 #ifndef CAPSTAN_SERVER_CORE_REPLICATION_JOB_ROUTING_H_
 #define CAPSTAN_SERVER_CORE_REPLICATION_JOB_ROUTING_H_
 
@@ -50,13 +51,13 @@ struct RoutedShard {
   RoleRoute role;
 };
 
-// Where a primary that does not hold its shard takes it from; see v1::TableAssignment.
+// The source of a shard for a primary that does not hold it; see v1::TableAssignment.
 struct ShardSources {
-  Term restore_term;  // 0: none. Its shards are read from the checkpoint even where one is held.
+  Term restore_term;  // 0: none. Shards of this term are made anew even where one is held.
   Term log_term;      // 0: none.
 };
 
-// A shard that must be made before a routing table can be taken in.
+// A shard that must be made before a routing table can be accepted.
 struct ShardOrder {
   enum class From { kInitialValues, kCheckpoint, kLog };
   HeldShard shard;
@@ -85,17 +86,19 @@ class JobRouting {
       const RoutingTable& table, const ShardSources& sources,
       const std::function<ShardState(const HeldShard&)>& state_of) const;
 
-  // Takes a newer table in. Returns the shards that name this server, in the order of the table;
-  // the server is to drop all others. `incarnation_floor`: the one of the job's membership.
+  // Accepts a newer table. Returns the shards that name this server, in the order of the table; the
+  // server is to drop all others. `incarnation_floor`: the one of the job's membership.
   std::vector<RoutedShard> Take(const RoutingTable& table, Incarnation incarnation_floor);
 
-  // Until then no other server is made primary of this one's shards. An earlier time is ignored.
+  // Before `until` no other server is made primary of this one's shards. An earlier time is
+  // ignored.
   void SetReadLease(Instant until);
   bool HasReadLease(Instant now) const { return now < read_lease_; }
 
   Generation generation() const { return generation_; }
-  // Names a history of the shards' versions: the incarnation floor when the routing table came. It
-  // rises when the job goes back to a checkpoint, and those shards are read.
+  // Names a history of the shards' versions: the incarnation floor at the time when the last
+  // routing table was accepted. It rises when the job goes back to a checkpoint and its shards are
+  // restored.
   uint64_t timeline() const { return timeline_.value(); }
 
  private:

@@ -22,7 +22,7 @@ RoutingTable TableOf(uint64_t generation, const FollowerKey& first, const Follow
                      {.shard = kSecond, .term = term, .primary = second, .replicas = {}}}};
 }
 
-// What this server holds.
+// The states of the shards that this server holds.
 struct Holding {
   std::map<ShardKey, ShardState> states;
   ShardState operator()(const HeldShard& shard) const {

@@ -1,4 +1,5 @@
-// ShardPrimary: one shard's primary: what is sent to which follower, and what is committed.
+// ShardPrimary: the decisions of one shard's primary: what is sent to which follower, and what is
+// committed.
 //
 //   a follower:  ASKED --answers--> EMPTY --takes an install--> COUNTED: what is committed waits
 //                                     ^                            | for it; gets records from what
@@ -6,13 +7,14 @@
 //                                                                      a time
 //
 // A record is committed when every counted follower holds it and, where the shard is logged, this
-// server's log has it, and the scheduler knows of that log. A follower counts if the routing says
-// that it is in sync, and from its first answer to an install on; it never stops counting by this
-// server's decision alone. It is reported FILLED once it holds whatever is committed and has said
-// so in the present routing generation, and UNREACHABLE once it has not answered for a while. A
-// primary of which a follower knows a higher term is deposed: it sends and commits nothing.
+// server's log has it, and the scheduler knows that this log has begun. A follower counts if the
+// routing says that it is in sync, and from its first answer to an install on; it never stops
+// counting by this server's decision alone. It is reported FILLED once it holds whatever is
+// committed and has said so in the present routing generation, and UNREACHABLE once it has not
+// answered kHolds for a while. A primary is deposed when one of its followers knows a higher term:
+// it then sends and commits nothing.
 //
-// ShardReplication owns it, and tells it the roles; ShardLink and CommitPipeline call the rest.
+// ShardReplication owns it and sets its role; ShardLink and CommitPipeline call the rest.
 // Pure: no clock, threads, sockets or logging. Records' payloads are the shell's, kept from
 // oldest_kept() on. Thread safety: thread-compatible; a ShardEngine serializes all calls.
 // Invariants: (1) committed_position() and committed_version() never decrease in a term.
@@ -51,19 +53,19 @@ struct FollowerRoute {
 
 enum class ShardRole { kNone, kPrimary, kReplica };
 
-// What a routing table says of a shard on this server.
+// The entry of a routing table for a shard, as this server sees it.
 struct RoleRoute {
   Generation generation;
   ShardRole role = ShardRole::kNone;
-  Term term;         // The term of the shard's primary, whoever it is.
+  Term term;         // The term of the shard's primary, on any server.
   NodeId primary{};  // Its node. Empty: the table names no server that it lists.
   std::vector<FollowerRoute> followers;  // kPrimary.
   bool hands_over = false;  // kPrimary. A follower that is in sync is about to become primary.
   bool awaits_log = false;  // kPrimary. The scheduler does not know yet that its log has begun.
 };
 
-// What is to be sent to a follower: the whole shard as it is now, or records [begin, end); if there
-// are none, it is only asked what it holds.
+// A message to a follower: the whole shard as it is now, or records [begin, end). Without either it
+// only asks what the follower holds.
 struct ReplicaMessage {
   FollowerKey to;
   MessageId id;
@@ -72,13 +74,13 @@ struct ReplicaMessage {
   Position end;
 };
 
-// What a follower has said, or how sending failed.
+// A follower's answer, or the failure to get one.
 struct ReplicaAnswer {
   enum class Kind {
     kHolds,
     kFenced,  // A higher term is known there.
-    kNotYet,  // Its routing table is older.
-    kFailed,  // No answer.
+    kNotYet,  // Its routing table is older, or gives it no copy.
+    kFailed,  // No answer, or another error.
   };
   Kind kind = Kind::kFailed;
   Term term;          // kHolds. 0: nothing.
@@ -95,45 +97,47 @@ class ShardPrimary {
  public:
   static constexpr absl::Duration kBackOffMin = absl::Milliseconds(20);
   static constexpr absl::Duration kBackOffMax = absl::Milliseconds(500);
-  // A follower that counts is reported if it has not answered for kUnreachableAfter. The longer
-  // time is for one that does not count, for whole shards and for old routing tables: nobody waits
-  // for them, or they take a while.
+  // A follower that counts is reported if it has not answered kHolds for kUnreachableAfter. The
+  // longer time is for one that does not count, for whole shards and for old routing tables: nobody
+  // waits for them, or they take a while.
   static constexpr absl::Duration kUnreachableAfter = absl::Seconds(1);
   static constexpr absl::Duration kSlowUnreachableAfter = absl::Seconds(10);
-  // These times are longer by what a replica takes to make and log what it was sent.
+  // The longer time grows by what a replica takes to make and log the whole shard that it was sent.
   static constexpr int64_t kTakenBytesPerSecond = 16 << 20;
-  // Records kept for followers that lag; those that need older ones get the whole shard again.
-  // While one is on its way, and until its follower has caught up, as many bytes more as have left,
-  // and a record for each kBytesARecord of them.
+  // Limits of the records kept for followers that lag; a follower that needs older ones gets the
+  // whole shard again. While a whole shard is on its way, and until its follower has caught up,
+  // both limits are higher: by the bytes of it that have left, and by a record for each
+  // kBytesARecord of them.
   static constexpr int64_t kBytesARecord = 16 << 10;
   static constexpr size_t kKeptRecordsMax = 1024;
-  static constexpr int64_t kKeptBytesMax = 64 << 20;  // Unless they are kKeptRecordsMin.
+  static constexpr int64_t kKeptBytesMax = 64 << 20;  // More if they are only kKeptRecordsMin.
   static constexpr size_t kKeptRecordsMin = 4;
   // The limit for one message, unless its first record alone is larger.
   static constexpr int64_t kMessageRecordsMax = 64;
   static constexpr int64_t kMessageBytesMax = 8 << 20;
 
-  // `logged`: a record must also be in this server's log before it is committed. Messages count
-  // from `first` on: answers may come that were meant for one that is gone.
+  // `logged`: a record must also be in this server's log before it is committed. `first`: the id of
+  // the first message, so that late answers to an earlier ShardPrimary match no message of this
+  // one.
   ShardPrimary(bool logged, MessageId first) : logged_(logged), next_message_(first) {}
 
-  // Takes in what a newer routing table says, which makes this server primary or leaves it so.
-  // `position` and `version` are the shard's now. Followers that stay keep what is known of them.
-  // REQUIRES: the term is above 0.
+  // Applies a newer routing table, which makes this server primary or leaves it so. `position` and
+  // `version` are the shard's now. Followers that stay keep their state, except one that was in
+  // sync and no longer is. REQUIRES: the term is above 0.
   void SetRoute(const RoleRoute& route, Position position, Version version);
-  void Stop();  // This server is primary no more.
+  void Stop();  // This server is no longer primary.
 
   // Whether records are to be kept by the shell: a follower or the log wants them.
   bool keeps_records() const { return logged_ || !followers_.empty(); }
-  // The shard has made a record of `bytes`. Need not be told while keeps_records() is false.
-  // REQUIRES: the position follows the last one.
+  // Notes that the shard has made a record of `bytes`. Need not be called while keeps_records() is
+  // false. REQUIRES: the position follows the last one.
   void Append(Position position, Version version_after, int64_t bytes);
   // Whether a follower may be sent a whole shard now.
   using MayInstall = std::function<bool(const FollowerKey&)>;
   // The next message that may be sent now, if any; it is in flight from then on.
   std::optional<ReplicaMessage> NextMessage(Instant now, const MayInstall& may_install);
-  // So many bytes of a message in flight have left: whoever takes them in is not silent as long as
-  // this message is.
+  // Notes that `bytes` of a message in flight have left. A follower that accepts a whole shard does
+  // not count as silent while that message is in flight.
   void OnProgress(const FollowerKey& to, MessageId id, int64_t bytes, Instant now);
   void OnAnswer(const FollowerKey& from, MessageId id, const ReplicaAnswer& answer, Instant now);
   // The log has everything of the present term up to `position`.
@@ -146,7 +150,7 @@ class ShardPrimary {
   // Highest position and version that no loss of a server can undo. -1: none yet in this term.
   Position committed_position() const { return committed_position_; }
   Version committed_version() const { return committed_version_; }
-  // The position of a barrier that no message has carried yet, if the last record is one.
+  // The position of the last record, if it is a barrier that no message has carried yet.
   std::optional<Position> UnsentBarrier() const;
   void AppendBarrier(Position position, int64_t bytes);
   bool HasCountedFollowers() const;
@@ -163,7 +167,7 @@ class ShardPrimary {
     bool install = false;
     Position begin;
     Position end;      // It brings the follower up to end - 1.
-    Instant moved_at;  // When some of it left last.
+    Instant moved_at;  // When bytes of it last left.
   };
   struct Follower {
     bool in_sync = false;  // The routing says so.
@@ -174,9 +178,8 @@ class ShardPrimary {
     std::optional<InFlight> in_flight;
     Instant next_try;
     absl::Duration back_off = kBackOffMin;
-    std::optional<Instant>
-        silent_since;   // First message that was not answered since the last answer.
-    bool slow = false;  // What is not answered is a whole shard, or waits for a routing table.
+    std::optional<Instant> silent_since;  // When the first message since the last kHolds was made.
+    bool slow = false;  // It was sent a whole shard, or answered kNotYet, since its last kHolds.
     int64_t install_bytes = 0;  // Bytes of a whole shard that have left, until it has caught up.
     bool unreachable = false;
   };
@@ -193,11 +196,11 @@ class ShardPrimary {
   bool NeedsInstall(const Follower& follower) const;
   ReplicaMessage MakeMessage(const FollowerKey& key, Follower& follower, Instant now);
   void Retry(Follower& follower, Instant now);
-  // When it has been silent for too long, if it says nothing.
+  // When the follower counts as unreachable, unless it answers kHolds before.
   Instant SilentTooLong(const Follower& follower) const;
   void Commit();
   void Trim();
-  int64_t InstallBytes() const;  // The bytes of the follower that was sent most.
+  int64_t InstallBytes() const;  // The largest install_bytes of all followers.
 
   const bool logged_;
   Generation generation_;

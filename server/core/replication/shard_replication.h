@@ -6,7 +6,8 @@
 //     ^                                   |                                          |
 //     '------------- SetRole(none), from any ----------------------------------------'
 //
-// What a primary sends and commits is ShardPrimary's, by primary(); it is idle in other roles.
+// ShardPrimary, reached by primary(), decides what a primary sends and commits; it is idle in other
+// roles.
 // Called by ShardLink and, under a shard's lock, by the parts of a job.
 // Pure: no clock, threads, sockets or logging. Thread safety: thread-compatible; a ShardEngine
 // serializes all calls.
@@ -27,14 +28,14 @@ namespace capstan::server {
 struct ReplicateHead {
   Generation generation;  // The generation of the sender's routing.
   Term term;
-  std::optional<Position> install;  // The snapshot's.
+  std::optional<Position> install;  // The snapshot's position. None: it brings records.
   Position begin;                   // The position of the first record, if there are any.
   int64_t records = 0;
 };
 
 struct ReplicaVerdict {
   enum class Kind {
-    kFenced,   // The sender is primary no more.
+    kFenced,   // The sender is no longer primary.
     kNotYet,   // This server's routing is older, or gives it no copy.
     kInstall,  // Replace the shard by the snapshot, then TookInstall.
     kReplay,   // Apply the records from `skip` on.
@@ -50,8 +51,8 @@ class ShardReplication {
   explicit ShardReplication(bool logged, MessageId first = MessageId(1))
       : primary_(logged, first) {}
 
-  // Takes in what a routing table newer than the last says. `position` and `version` are the
-  // shard's now. Followers that stay keep what is known of them.
+  // Applies a routing table that is newer than the last. `position` and `version` are the shard's
+  // now. Followers that stay keep their state (ShardPrimary::SetRoute).
   void SetRole(const RoleRoute& route, Position position, Version version);
 
   ShardPrimary& primary() { return primary_; }
@@ -59,7 +60,7 @@ class ShardReplication {
 
   // The log has everything of `term` up to `position`.
   void OnLogged(Term term, Position position);
-  // `position` is the shard's. Changes nothing.
+  // Decides what to do with a message. `position` is the shard's. Changes nothing.
   ReplicaVerdict Consider(const ReplicateHead& head, Position position) const;
   void TookInstall(Term term);  // The shell has replaced the shard.
 
@@ -68,7 +69,7 @@ class ShardReplication {
   // The node of the primary of term(). Empty: no table has named it.
   const NodeId& primary_node() const { return primary_node_; }
   bool IsPrimary(const NodeId& node) const { return !node.empty() && node == primary_node_; }
-  // Under which primary what is held was made or received; 0: nothing is held.
+  // The term in which the held state was made or received; 0: nothing is held.
   Term held_term() const { return held_term_; }
   // How far the log is in the held term. -1: not at all.
   Position logged() const { return logged_position_; }
@@ -77,7 +78,7 @@ class ShardReplication {
   Generation generation_;
   ShardRole role_ = ShardRole::kNone;
   Term term_;
-  NodeId primary_node_;  // The primary of term_, as the last table said that named it.
+  NodeId primary_node_;  // The primary of term_, from the last table that named it.
   Term held_term_;
   Position logged_position_{-1};  // How far the log is in held_term_.
   ShardPrimary primary_;

@@ -279,7 +279,8 @@ class World {
                        [&](const Copy& copy) { return copy.in_sync && Find(copy.key) != nullptr; });
   }
 
-  // What the scheduler does of its own: hears reports, adds copies, takes some away, deposes.
+  // One step that the scheduler takes unasked: it hears reports, then may add a copy, take one away
+  // or replace the primary.
   void Schedule() {
     HearReports();
     if (healed_) return;

@@ -1,8 +1,8 @@
 // ShardFixture: a ShardCore with a one-number table, so that a test reads as one scenario.
 //
 // Carries the core's actions out strictly (a gradient or previous value that does not exist fails
-// the test). The table's value is the sum of all applied gradients; integers, so that no order of
-// additions hides.
+// the test). The table's value is the sum of all applied gradients; integers, so that rounding
+// hides nothing.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_CORE_TESTING_SHARD_FIXTURE_H_
 #define CAPSTAN_SERVER_CORE_TESTING_SHARD_FIXTURE_H_
@@ -45,11 +45,11 @@ class ShardFixture {
   void Replay(const ShardFixture& primary);
   int64_t record_count() const { return static_cast<int64_t>(records_.size()); }
 
-  // Fails the test unless the push is taken in; returns its reply.
+  // Fails the test unless the push is accepted; returns its reply.
   ReplyPush Push(PushHead head, int64_t gradient);
   absl::Status TryPush(PushHead head, int64_t gradient);
 
-  // Fails the test unless the pull is taken in; the token asks for its answer.
+  // Fails the test unless the pull is accepted; AnswerTo(token) is its answer.
   PullToken Pull(int64_t iteration, int32_t rank = 0, uint64_t incarnation = 1);
   PullToken Pull(PullHead head);
   absl::Status TryPull(PullHead head);

@@ -1,4 +1,4 @@
-// TestShardDevice: over what the tests of shards run: the host, and in targets that set
+// TestShardDevice: the device on which tests of shards run: the host, and in targets that set
 // CAPSTAN_TEST_SHARD_DEVICE a fake GPU (kernels/testing/fake_device.h) as well.
 //
 // Thread safety: thread-safe.

@@ -1,4 +1,5 @@
-// CallChecks: whether a push, pull or scan may be carried out, and what it brings or asks for.
+// CallChecks: checks whether a push, pull or scan may be carried out, and finds its gradients or
+// keys.
 //
 // A message is checked as a whole before any of it touches state, so that a message which is
 // refused has changed nothing. Keys that a message names by a list are looked up here, or kept for
@@ -25,7 +26,7 @@ namespace capstan::server {
 
 class CallChecks {
  public:
-  // Keys that pulls from sparse tables name, of all that wait at a time.
+  // Limit of the keys that all waiting pulls from sparse tables request together.
   static constexpr int64_t kWaitingKeyBytesMax = 256 << 20;
 
   explicit CallChecks(JobState* state) : state_(state) {}
@@ -33,25 +34,27 @@ class CallChecks {
   // Errors: see JobCalls::Push, also for the next ones.
   absl::Status CheckCallerLocked(const v1::Caller& caller) const
       ABSL_SHARED_LOCKS_REQUIRED(state_->mutex);
-  // What the message brings for each of its shards; the keys that it asks each for. None: it names
-  // a list of keys that is not kept.
+  // The gradient that a push brings for each of its shards, or the keys that a pull asks of each.
+  // None: the message names a list of keys that is not kept.
   absl::StatusOr<std::optional<std::vector<Gradient>>> CheckPushLocked(const PushMessage& push)
       ABSL_SHARED_LOCKS_REQUIRED(state_->mutex);
   absl::StatusOr<std::optional<std::vector<RowKeys>>> CheckPullLocked(
       const v1::PullRequest& request) ABSL_SHARED_LOCKS_REQUIRED(state_->mutex);
-  // The part of it that changes: who may pull, and where.
+  // The part of CheckPullLocked whose result may change while rows are read ahead: who may pull,
+  // and where.
   absl::Status CheckPullHeadLocked(const v1::PullRequest& request) const
       ABSL_SHARED_LOCKS_REQUIRED(state_->mutex);
-  // Returns OK if so many keys may wait, and their rows fit in an answer.
+  // Checks that so many keys may wait, and that their rows fit in an answer.
   absl::Status CheckPullSizeLocked(const v1::PullRequest& request,
                                    const std::vector<RowKeys>& keys) const
       ABSL_SHARED_LOCKS_REQUIRED(state_->mutex);
-  // OK: what changed since then is to be told.
+  // Checks that the rows which have changed after `since` can be named.
   absl::Status CheckSinceLocked(const v1::ScanSince& since, Version present) const
       ABSL_SHARED_LOCKS_REQUIRED(state_->mutex);
 
  private:
-  // The keys that the shard's part of a pull means, kept if it has named them. None: as above.
+  // The keys that a pull requests from one shard; kept as a list if the pull names them. None: as
+  // above.
   absl::StatusOr<std::optional<RowKeys>> KeysOfLocked(const v1::Caller& caller,
                                                       const v1::ShardPull& shard)
       ABSL_SHARED_LOCKS_REQUIRED(state_->mutex);

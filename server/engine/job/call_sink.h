@@ -1,4 +1,4 @@
-// CallSink: where the tables' answers and records go during one operation of a job: into the calls
+// CallSink: passes the tables' answers and records on during one operation of a job: to the calls
 // that wait for them, to replicas and the log.
 //
 // Lives on the stack of one operation, under the job's mutex; notes which shards the operation
@@ -35,7 +35,7 @@ class CallSink final : public ReplySink {
   // A call has read the shard: it is held until that version is safe to show. REQUIRES: it has not
   // ended.
   void HoldRead(const ShardKey& key, CallId call, Version version);
-  // The call is held until that version is committed: it will not be lost any more.
+  // The call is held until that version is committed, and so cannot be lost any more.
   void HoldVersion(const ShardKey& key, CallId call, Version version);
 
   void OnPush(const ShardKey& key, const ReplyPush& reply) override;
@@ -45,7 +45,8 @@ class CallSink final : public ReplySink {
 
   // Shards that made records, in order; may repeat.
   const std::vector<ShardKey>& touched() const { return touched_; }
-  // Reads whose answer needs a barrier; each call waits for it already, and Seal()s once more.
+  // Reads whose answer needs a barrier. Each of these calls was opened once more, so it must be
+  // sealed once more (WaitingCalls).
   std::vector<std::pair<ShardKey, CallId>> TakeBarriers() { return std::exchange(barriers_, {}); }
   void Touch(const ShardKey& key) { touched_.push_back(key); }
 

@@ -1,5 +1,5 @@
-// CommitPipeline: what follows a change of a job's shards on their primary: replicas and the log
-// get its records; what they have confirmed is committed; replies that waited for that leave.
+// CommitPipeline: does what follows a change of a job's shards on their primary: replicas and the
+// log get its records; what they have confirmed is committed; replies that waited for that leave.
 //
 // Every operation of a job ends here: it calls SettleLocked under the job's mutex, and Perform once
 // it has released that.
@@ -11,7 +11,7 @@
 //
 // The decisions are ShardPrimary's, one shard at a time (ShardLink carries them out); the
 // pipeline bounds what all shards of the job send together.
-// Called by the other parts of the job; by the transport and, through HeldJobs, by the log.
+// Called by the other parts of the job, by the transport and, through HeldJobs, by the log.
 // Thread safety: thread-safe; functions named Locked need the job's mutex (JobState).
 // Invariant: at most kInstallsInFlightMax whole shards are on their way to one server.
 #ifndef CAPSTAN_SERVER_ENGINE_JOB_COMMIT_PIPELINE_H_
@@ -47,10 +47,10 @@ class CommitPipeline {
   CommitPipeline(const CommitPipeline&) = delete;
   CommitPipeline& operator=(const CommitPipeline&) = delete;
 
-  // Makes barriers that pulls wait for, then does for all shards that were touched what follows:
-  // replies that may leave, messages, log, reports, deadlines.
+  // Makes the barriers that pulls wait for. Then, for all shards that were touched, releases
+  // replies that may leave, and collects messages, log entries, reports and deadlines.
   void SettleLocked(CallSink& sink, JobEffects* effects) ABSL_SHARED_LOCKS_REQUIRED(state_->mutex);
-  // Snapshots of other shards that are due for the log, once there is room for them.
+  // Gives the log the snapshots of other shards that are due, once there is room for them.
   void SettleLogsLocked(JobEffects* effects) ABSL_SHARED_LOCKS_REQUIRED(state_->mutex);
   // Settles what an operation has begun for a call; returns the call's id if it waits.
   std::optional<JobState::CallId> FinishLocked(JobState::CallId call, const absl::Status& status,
@@ -69,7 +69,7 @@ class CommitPipeline {
   using Outgoing = JobEffects::Outgoing;
 
   void PerformAlone(JobEffects* effects) ABSL_LOCKS_EXCLUDED(state_->mutex);
-  // Messages to one server travel together, but for whole shards.
+  // Messages to one server are sent together, except whole shards.
   void Send(const std::vector<Outgoing>& sends);
   void SendTogether(std::vector<Outgoing> sends);
   void OnProgress(const ShardKey& key, const ReplicaMessage& message, int64_t bytes);
@@ -80,12 +80,13 @@ class CommitPipeline {
   void OnAnswerLocked(const ShardKey& key, const ReplicaMessage& message,
                       const absl::Status& status, const v1::ReplicateResponse& response,
                       JobEffects* effects) ABSL_SHARED_LOCKS_REQUIRED(state_->mutex);
-  // These two with the shard's lock.
+  // REQUIRES for these two: the shard's lock is held.
   void SettleLinkLocked(ShardLink& link, JobEffects* effects)
       ABSL_SHARED_LOCKS_REQUIRED(state_->mutex);
   void SendLocked(ShardLink& link, JobEffects* effects) ABSL_SHARED_LOCKS_REQUIRED(state_->mutex);
 
-  // Tells whether a whole shard may leave for a server. It is called with installs_mutex_.
+  // Returns the function that says whether a whole shard may leave for a server. It is called under
+  // installs_mutex_.
   ShardPrimary::MayInstall MayInstall() const;
   void EndInstall(const FollowerKey& to) ABSL_LOCKS_EXCLUDED(installs_mutex_);
   std::optional<ReplicaMessage> NextMessage(ShardLink& link) ABSL_LOCKS_EXCLUDED(installs_mutex_);

@@ -7,8 +7,8 @@
 //   ServerAgent ─► assignment() ─────┘             └── replicas and log
 //          '─────► captures() ───────────────────────► checkpoints
 //
-// The job itself is what concerns all parts: time, the end of the job, and what is reported of it.
-// Callers use the parts directly. Called by HeldJobs and ServerAgent.
+// HeldJob itself does what concerns all parts: time, the end of the job, and what is reported of
+// it. Callers use the parts directly. Called by HeldJobs and ServerAgent.
 // Thread safety: thread-safe. JobState says which locks there are, and their order.
 #ifndef CAPSTAN_SERVER_ENGINE_JOB_HELD_JOB_H_
 #define CAPSTAN_SERVER_ENGINE_JOB_HELD_JOB_H_
@@ -51,7 +51,7 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   using CallId = JobCalls::CallId;
 
   // Holds no shard until the first routing table. The factory is shared with the agent's maker.
-  // Is to be owned by a shared_ptr: answers of replicas may come after the job was dropped.
+  // Must be owned by a shared_ptr: answers of replicas may come after the job was dropped.
   HeldJob(Options options, std::shared_ptr<const ShardFactory> factory);
 
   JobCalls& calls() { return calls_; }
@@ -63,9 +63,9 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   const JobAssignment& assignment() const { return assignment_; }
   CommitPipeline& commits() { return commits_; }
 
-  // Does what is due; returns when it counts on being called again. (What comes in meanwhile may
-  // bring that forward, by options.schedule_tick, or do away with it. It counts on it all the same,
-  // and asks for nothing later: so the answer is not to be replaced by NextDeadline.)
+  // Does what is due; returns when it must be called again. The job may request an earlier time by
+  // options.schedule_tick, but no later one, even if the returned deadline no longer exists by
+  // then. So the caller must not use NextDeadline() instead of the returned time.
   Instant Tick(Instant now);
   Instant NextDeadline() const;
   void Fail(const absl::Status& status);   // The tables are lost: sets failure(), ends every call.
@@ -81,16 +81,16 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   }
   const ShardFactory& factory() const { return *state_.factory; }
   absl::Status failure() const;
-  // The logs of the shards whose primary is here say durably that this incarnation has them. True
-  // without a log.
+  // Whether the logs of all shards whose primary is here say durably that this incarnation has
+  // them. True without a log.
   bool logs_begun() const;
   // Highest version of a shard whose primary is here; 0: there is none.
   Version version_max() const;
   std::vector<HeldShard> shards() const;  // Shards whose primary is here, ordered by key.
-  // Their replicas, as TableState reports them.
+  // The replicas of these shards, as TableState reports them.
   std::vector<v1::ReplicaState> ReplicaStates() const;
   std::vector<v1::HeldTable> Describe() const;
-  // Every shard that is held here and can be read, as primary or as replica, for those who compare
+  // Every shard that is held here and can be read, as primary or as replica, for comparisons of
   // copies.
   std::vector<HeldCopy> Copies() const;
 

@@ -29,13 +29,14 @@ class HeldJobs {
   // Errors: kNotFound  the job is not held here.
   absl::StatusOr<std::shared_ptr<HeldJob>> Find(const JobId& job) const;
   // The same for a caller that wants to read the job. Without credentials there is no caller.
-  // Errors: kNotFound  the job is not held here, or is another user's: nothing tells which.
+  // Errors: kNotFound  the job is not held here, or is another user's: the error does not say
+  // which.
   absl::StatusOr<std::shared_ptr<HeldJob>> FindToRead(const JobId& job,
                                                       const std::optional<Identity>& caller) const;
   std::vector<std::shared_ptr<HeldJob>> All() const;  // Ordered by id.
   std::vector<std::shared_ptr<HeldJob>> AllToRead(const std::optional<Identity>& caller) const;
 
-  // From before its first routing table on, so that ticks and its log find it as soon as it has
+  // Adds a job before its first routing table, so that ticks and its log find it as soon as it has
   // deadlines and records. REQUIRES: no job of this id is held.
   void Add(std::shared_ptr<HeldJob> job);
   void Drop(const JobId& job);  // Waiting calls end with kNotFound.
@@ -44,15 +45,15 @@ class HeldJobs {
 
   Instant Tick(Instant now);  // Ticks every job and returns the next deadline.
 
-  void SetReadLease(Instant until);  // See HeldJob, also for the next two.
-  // A log may still speak of a job that was dropped: nobody is told, least of all the next job of
-  // that id.
+  void SetReadLease(Instant until);  // See JobAssignment.
+  // See CommitPipeline::OnLogged and HeldJob::Fail. Ignored if no job of that id and unique id is
+  // held: a log may still report on a job that was dropped, whose id another job may have by now.
   void OnLogged(const JobId& job, const std::string& unique_id, const ShardKey& shard, Term term,
                 Position position);
   void OnLogFailed(const JobId& job, const std::string& unique_id, const absl::Status& status);
 
  private:
-  // The job of a log; null if it is not held here.
+  // Returns the job of a log, or null if it is not held here.
   std::shared_ptr<HeldJob> FindLogged(const JobId& job, const std::string& unique_id) const;
   absl::Status NotHeldLocked(const JobId& job) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 

@@ -1,11 +1,11 @@
-// JobAssignment: takes in what the scheduler assigns of one job to this server: routing tables,
+// JobAssignment: applies what the scheduler assigns of one job to this server: routing tables,
 // memberships and the read lease.
 //
-// What a table means for this server is JobRouting's decision; here shards are put in place and
-// removed, their links get their roles, and calls that wait for a shard which is primary elsewhere
-// now are ended.
+// JobRouting decides what a table means for this server. JobAssignment puts shards in place and
+// removes them, gives their links their roles, and ends calls that wait for a shard whose primary
+// is elsewhere now.
 // Called by ServerAgent.
-// Thread safety: thread-safe. All functions have the job's mutex for themselves.
+// Thread safety: thread-safe. All functions hold the job's mutex exclusively.
 // Invariant: a shard is in JobState::engines if, and only if, the last table names this server for
 // it.
 #ifndef CAPSTAN_SERVER_ENGINE_JOB_JOB_ASSIGNMENT_H_
@@ -43,15 +43,15 @@ class JobAssignment {
   // is not newer. Errors: as JobRouting::MissingShards.
   absl::StatusOr<std::vector<ShardOrder>> MissingShards(const v1::RoutingTable& routing,
                                                         const ShardSources& sources) const;
-  // Where all shards of a newer table begin anew from a checkpoint, what is held of the job's
-  // earlier course is worth nothing: lets go of it, so that its memory is there for what is made.
+  // If all shards of a newer table begin anew from a checkpoint, what is held of earlier terms is
+  // no longer needed: frees it, so that its memory can be used for the new shards.
   void ForgetForRestore(const v1::RoutingTable& routing, Term restore_term);
-  // Takes the whole table in: makes this server primary or replica of what names it, drops the
-  // rest, ends calls that wait for a shard whose primary is elsewhere now. Ignored if not newer.
-  // REQUIRES: `made` is what MissingShards asked for.
+  // Applies the whole table: makes this server primary or replica of the shards that name it, drops
+  // the rest, ends calls that wait for a shard whose primary is elsewhere now. Ignored if not
+  // newer. REQUIRES: `made` is what MissingShards asked for.
   void SetRouting(const v1::RoutingTable& routing, std::vector<MadeShard> made);
   void SetMembership(const Membership& membership);
-  // Until then no other server is made primary of this one's shards. Never goes back.
+  // Before `until` no other server is made primary of this one's shards. Never goes back.
   void SetReadLease(Instant until);
 
   Generation routing_generation() const;
@@ -62,7 +62,7 @@ class JobAssignment {
   using MadeFrom = std::map<ShardKey, ShardOrder::From>;
   using Servers = std::map<FollowerKey, v1::ServerAddress>;
 
-  // The job is not closed, and the table is newer than the last.
+  // Whether the job is not closed, and the table is newer than the last.
   bool TakesLocked(const v1::RoutingTable& routing) const ABSL_SHARED_LOCKS_REQUIRED(state_->mutex);
   ShardState StateLocked(const HeldShard& shard) const ABSL_SHARED_LOCKS_REQUIRED(state_->mutex);
   ShardEngine& MakeEngineLocked(const HeldShard& shard, JobEffects* effects)
@@ -70,7 +70,7 @@ class JobAssignment {
   // `servers`: all that the table lists.
   void SetRouteLocked(const RoutedShard& routed, const Servers& servers, const MadeFrom& made,
                       JobEffects* effects) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex);
-  // Returns the next one.
+  // Returns the next engine.
   JobState::Engines::iterator RemoveLocked(JobState::Engines::iterator engine, JobEffects* effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex);
 

@@ -57,18 +57,19 @@ class JobCalls {
   // call. Values of an answer are lent: the shard's memory lives as long as they do. Returns the id
   // to cancel the call by if it waits.
   // Errors (to `done`):
-  //         kInvalidArgument    a field that cannot be; names shard, value and what was expected.
+  //         kInvalidArgument    an invalid field; names shard, value and what was expected.
   //         kNotFound           a shard that is not held here.
   //         kFailedPrecondition the caller's routing table is older than this server's, or another
   //                             server is a shard's primary now.
-  //         kUnavailable        it is newer: this server has not taken it in yet.
+  //         kUnavailable        it is newer: this server has not accepted it yet.
   //         kAborted            the caller's incarnation is fenced off.
   //         kResourceExhausted  too many pushes beyond the low-water mark, or no memory; pulls that
   //                             wait hold too many keys.
   std::optional<CallId> Push(const PushMessage& push, v1::PushResponse* response, Done done);
   std::optional<CallId> Pull(const v1::PullRequest& request, PullAnswer* answer, Done done);
-  // Rows of one bucket of a sparse table, as they are now. The errors of a pull; kInvalidArgument
-  // also for a dense shard; kOutOfRange  changes since a version of another timeline.
+  // Reads rows of one bucket of a sparse table, as they are now. The errors of a pull;
+  // kInvalidArgument also for a dense shard; kOutOfRange  changes since a version of another
+  // timeline.
   std::optional<CallId> ScanRows(const v1::ScanRowsRequest& request, v1::ScanRowsResponse* response,
                                  Done done);
   void Cancel(CallId call);  // Ends the call with kCancelled; unknown ids are ignored.
@@ -76,7 +77,7 @@ class JobCalls {
   v1::KeyListCounts key_list_counts() const { return state_->key_lists.counts(); }
 
  private:
-  // Payloads of rows that are read ahead for one pull.
+  // Limit of the payloads that are read ahead for one pull.
   static constexpr int64_t kFetchBytesMax = 64 << 20;
   // A pull's keys, and what of its rows was read ahead of its turn.
   struct Ahead {

@@ -1,11 +1,11 @@
-// JobCaptures: moments of a job's shards that are read while the job goes on, for checkpoints,
-// replicas and the log.
+// JobCaptures: captures a job's shards at one moment, to be read while the job goes on, for
+// checkpoints, replicas and the log.
 //
 // Dense shards are copied; rows of buckets are pinned and stay where they are, and are read piece
 // by piece later. A reader that had to wait for a shard's lock may read for as long, so that busy
 // jobs do not starve it.
-// Called by ServerAgent (Capture) and, through ShardLink, by CommitPipeline (CaptureAll). Whoever
-// holds captured rows reads them from a thread of its own.
+// Called by ServerAgent (Capture) and, through ShardLink, by CommitPipeline (CaptureAll). The
+// holder of captured rows reads them on a thread of its own.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SERVER_ENGINE_JOB_JOB_CAPTURES_H_
 #define CAPSTAN_SERVER_ENGINE_JOB_JOB_CAPTURES_H_
@@ -33,11 +33,12 @@ class JobCaptures {
   JobCaptures(JobState* state, std::function<void(const absl::Status&)> fail)
       : state_(state), fail_(std::move(fail)) {}
 
-  // All shards whose primary is here, or what of them changed since the order's base: of one
-  // moment, as it is called when the job is quiet. Others come in between shards.
+  // Captures all shards whose primary is here, or what has changed of them since the order's base.
+  // They are of one moment because it is called when the job is quiet: between shards it leaves the
+  // mutex to others.
   // Errors: a shard cannot be read.
   absl::StatusOr<std::vector<CapturedShard>> Capture(const v1::CheckpointOrder& order);
-  // All of a shard as it is now. Rows of it that are damaged fail the job.
+  // Captures all of a shard as it is now. If its rows are damaged, the job fails.
   // REQUIRES: the caller holds the job's mutex and the shard's.
   absl::StatusOr<CapturedShard> CaptureAll(const ShardKey& key) ABSL_NO_THREAD_SAFETY_ANALYSIS;
 
@@ -52,7 +53,7 @@ class JobCaptures {
   std::shared_ptr<Rows> RowsLocked(const ShardKey& key, PinId pin,
                                    const v1::ShardSnapshot& snapshot,
                                    IfDamaged if_damaged) ABSL_NO_THREAD_SAFETY_ANALYSIS;
-  // Reads the next piece of these and perhaps more of them, and of those that they precede.
+  // Reads the next piece of `first`, and perhaps more of it and of the rows that follow it.
   absl::Status ReadTurn(Rows& first);
   void Unpin(const ShardKey& key, PinId pin);
 

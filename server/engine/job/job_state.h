@@ -6,13 +6,13 @@
 //
 // Locks, in the order in which they are taken:
 //   1. `mutex`. Messages with values (pushes, pulls, scans, records for replicas and their answers)
-//      share it, so that messages of several connections run at the same time. Whatever concerns
-//      the job as a whole (routing, membership, snapshots, whole shards, calls that end with an
-//      error, time) has it for itself, so that it comes between whole messages, and sees every
-//      shard at rest.
-//   2. The mutex of a shard (ShardEngine). Whoever waits for one holds no other shard's.
-//   3. Small ones, each under a name that ends in mutex, and those of members that are thread-safe
-//      by themselves.
+//      share it, so that messages of several connections run at the same time. Operations on the
+//      job as a whole (routing, membership, snapshots, whole shards, calls that end with an error,
+//      time) hold it exclusively, so that they come between whole messages, and see every shard at
+//      rest.
+//   2. The mutex of a shard (ShardEngine). A thread that waits for one holds no other shard's.
+//   3. Others, each under a name that ends in mutex, and those of members that are thread-safe by
+//      themselves.
 // Callbacks and sends run outside all of them: an operation collects them as JobEffects.
 // Thread safety: thread-safe under these locks; functions named Locked need `mutex`.
 #ifndef CAPSTAN_SERVER_ENGINE_JOB_JOB_STATE_H_
@@ -55,7 +55,7 @@
 
 namespace capstan::server {
 
-// What an operation leaves to be done once it has released the mutex: see CommitPipeline::Perform.
+// The work that an operation leaves until it has released the mutex: see CommitPipeline::Perform.
 struct JobEffects {
   struct Outgoing {  // A message to a replica.
     ShardKey shard;
@@ -67,11 +67,11 @@ struct JobEffects {
   std::vector<Outgoing> sends;
   std::optional<Instant> tick;
   bool report = false;
-  // What an operation that shares the mutex leaves to one that has it for itself.
-  std::optional<std::pair<WaitingCalls::CallId, absl::Status>> failed;  // Its call is to end so.
+  // The work that an operation which shares the mutex leaves to one that holds it exclusively.
+  std::optional<std::pair<WaitingCalls::CallId, absl::Status>> failed;  // Ends its call.
   std::vector<ShardKey> deposed;  // Calls that wait for these are to end, too.
   bool snapshots_full = false;
-  std::optional<TableShard> replaced;  // Large ones take their time to go.
+  std::optional<TableShard> replaced;  // Destroyed without the mutex, as large ones take time.
 };
 
 // The `finish` of JobState::ForEachPrimaryLocked for work that leaves nothing to finish.
@@ -97,9 +97,9 @@ struct JobState {
     int64_t log_snapshot_bytes_max = ShardLink::kLogSnapshotBytesMax;
     KeyLists::Limits key_lists;
     SnapshotLeases::Limits snapshots;
-    // A Tick is due at that time, earlier than told before. Called under no lock of the job.
+    // A Tick is due at that time, earlier than requested before. Called under no lock of the job.
     std::function<void(Instant)> schedule_tick;
-    // What the job reports to the scheduler has changed. Called under no lock of the job.
+    // Called when the job's report to the scheduler has changed, under no lock of the job.
     std::function<void()> on_report;
   };
 
@@ -113,24 +113,25 @@ struct JobState {
     return std::shared_ptr<Part>(weak_job().lock(), part);
   }
 
-  // OK: the job is held, and nothing of it is lost.
+  // Checks that the job is held, and that nothing of it is lost.
   absl::Status CheckOpenLocked() const ABSL_SHARED_LOCKS_REQUIRED(mutex);
-  // Errors: kNotFound  this server is to hold no copy of it.
+  // Errors: kNotFound  this server holds no copy of it.
   absl::StatusOr<ShardEngine*> EngineLocked(const ShardKey& key) const
       ABSL_SHARED_LOCKS_REQUIRED(mutex);
   absl::Status NotHeldLocked(const ShardKey& key) const ABSL_SHARED_LOCKS_REQUIRED(mutex);
-  // OK: the shard's primary is here.
+  // Checks that the shard's primary is here.
   absl::Status CheckPrimaryLocked(const ShardEngine& engine) const ABSL_SHARED_LOCKS_REQUIRED(mutex)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(engine.mutex);
   static absl::Status ReplacedError(const ShardKey& key);  // Another server is its primary now.
   std::vector<ShardKey> PrimariesLocked() const ABSL_SHARED_LOCKS_REQUIRED(mutex);
-  // The logs of the shards whose primary is here say durably that this incarnation has them. True
-  // without a log.
+  // Whether the logs of all shards whose primary is here say durably that this incarnation has
+  // them. True without a log.
   bool LogsBegunLocked() const ABSL_SHARED_LOCKS_REQUIRED(mutex);
   // Calls work(i) for each shard of a message under the lock of the shard, if its primary is here.
   // Shards that are free come first, so that messages which come at the same time do not wait for
   // each other at every shard. A shard keeps its lock while a device updates it (updating()), until
-  // finish() has waited for all that work() has begun. Stops at the first error, but for finish().
+  // finish() has waited for all that work() has begun. Stops at the first error, but calls finish()
+  // all the same.
   template <typename Shards, typename Work, typename Finish>
   absl::Status ForEachPrimaryLocked(const Shards& shards, const Work& work,
                                     const Finish& finish) const ABSL_NO_THREAD_SAFETY_ANALYSIS;
@@ -144,12 +145,12 @@ struct JobState {
 
   // Asks for a tick at that time, unless one is due no later.
   void TickAt(Instant at, JobEffects* effects) ABSL_LOCKS_EXCLUDED(tick_mutex);
-  void AskForTick(Instant at) ABSL_LOCKS_EXCLUDED(tick_mutex);  // Whatever was asked for before.
+  void AskForTick(Instant at) ABSL_LOCKS_EXCLUDED(tick_mutex);  // Sets tick_asked.
 
   // Constant after construction.
   const Options options;
   const std::function<std::weak_ptr<void>()> weak_job;
-  std::atomic<int64_t> log_bytes{0};  // The links'.
+  std::atomic<int64_t> log_bytes{0};  // See ShardLink::Options.
   const ShardLink::Options link_options;
   const std::shared_ptr<const ShardFactory> factory;    // Shared with the agent's maker.
   const std::shared_ptr<InstallMemory> install_memory;  // Shared with installs on their way.
@@ -162,7 +163,7 @@ struct JobState {
 
   mutable absl::Mutex mutex;
   JobRouting routing ABSL_GUARDED_BY(mutex);
-  v1::RoutingTable routing_table ABSL_GUARDED_BY(mutex);  // What `routing` took in, for workers.
+  v1::RoutingTable routing_table ABSL_GUARDED_BY(mutex);  // The last accepted table, for workers.
   Membership membership ABSL_GUARDED_BY(mutex);
   // The shards in it are guarded by their engines' mutexes where `mutex` is shared.
   JobTables tables;

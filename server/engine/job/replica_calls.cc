@@ -22,8 +22,8 @@ ReplicateHead HeadOf(const v1::ReplicateRequest& request) {
   return head;
 }
 
-// Checks that a message of the present term comes from the primary of that term. What becomes of
-// other terms is ShardReplication's decision.
+// Checks that a message of the present term comes from the primary of that term. Messages of other
+// terms are decided on by ShardReplication.
 absl::Status CheckSender(const v1::ReplicateRequest& request, const ShardReplication& replication) {
   if (Term(request.term()) != replication.term()) return absl::OkStatus();
   if (replication.IsPrimary(request.sender())) return absl::OkStatus();
@@ -32,7 +32,7 @@ absl::Status CheckSender(const v1::ReplicateRequest& request, const ShardReplica
                    "\", the primary of term ", replication.term().value()));
 }
 
-// Checks that all rows of a bucket that were to come have come.
+// Checks that all rows of a bucket that were announced have come.
 absl::Status CheckWhole(const v1::ShardSnapshot& snapshot, const TableShard& made) {
   if (made.rows() == nullptr) return absl::OkStatus();
   const int64_t held = made.rows()->row_counts().held();

@@ -4,8 +4,8 @@
 // Each message is answered with what the replica holds then, once that is in the log, if the job
 // has one. Whether a message is carried out, ignored or refused is ShardReplication's decision.
 // Called by ParameterService (records) and InstallStream (whole shards).
-// Thread safety: thread-safe. Records of several messages are replayed at the same time; an install
-// has the job's mutex for itself, and is made without it.
+// Thread safety: thread-safe. Records of several messages are replayed at the same time. An install
+// holds the job's mutex exclusively, but its shard is made without it.
 // Invariant: a whole shard takes the place of another only once all of its rows have come.
 #ifndef CAPSTAN_SERVER_ENGINE_JOB_REPLICA_CALLS_H_
 #define CAPSTAN_SERVER_ENGINE_JOB_REPLICA_CALLS_H_
@@ -38,19 +38,21 @@ class ReplicaCalls {
 
   // Records or a whole shard. The caller has made sure that the message comes from the server that
   // it names as its sender. Errors (to `done`):
-  //         kFailedPrecondition  the sender is primary no more.
+  //         kFailedPrecondition  the sender is no longer primary.
   //         kPermissionDenied    by this server's routing, another server is primary in that term.
   //         kNotFound            the shard has not been given to this server yet.
   //         kInvalidArgument     a record that does not fit the shard.
   //         kDataLoss            a snapshot that does not fit the shard, or is not whole.
   void Replicate(const v1::ReplicateRequest& request, v1::ReplicateResponse* response, Done done);
-  // The same of several messages with records, in order; `done` comes once each has its result.
-  // Errors: kInvalidArgument  too many messages, or another job's: none of them is looked at.
+  // The same for several messages with records, in order; `done` is called once each has its
+  // result. Errors: kInvalidArgument  too many messages, or one of another job: none is carried
+  // out.
   void ReplicateBatch(const v1::ReplicateBatch& batch, v1::ReplicateBatchAnswer* answer, Done done);
-  // The same of a whole shard whose rows come later: it is made aside, without the mutex, more is
-  // restored to it (TableShard::RestoreMore), and the request takes it. None: it is not wanted; the
-  // request then says why. REQUIRES: it has an install. Errors: kDataLoss, as above;
-  // kResourceExhausted, no memory, or beyond the budget.
+  // The same in two steps, for a whole shard whose rows come later. BeginInstall makes the shard
+  // aside, without the mutex; the caller restores the rows to it (TableShard::RestoreMore) and
+  // passes it to Install. None: it is not wanted; Install then reports why. REQUIRES: the request
+  // has an install. Errors: kDataLoss, as above; kResourceExhausted, no memory, or beyond the
+  // budget.
   absl::StatusOr<std::optional<TableShard>> BeginInstall(const v1::ReplicateRequest& request) const;
   void Install(const v1::ReplicateRequest& request, std::optional<TableShard> made,
                v1::ReplicateResponse* response, Done done);
@@ -59,23 +61,23 @@ class ReplicaCalls {
 
  private:
   void Replay(const v1::ReplicateRequest& request, v1::ReplicateResponse* response, Done done);
-  // Same as Replicate of records; the call ends with `effects`.
+  // Same as Replay, under the lock; the call ends with `effects`.
   void ReplayLocked(const v1::ReplicateRequest& request, v1::ReplicateResponse* response, Done done,
                     JobEffects* effects) ABSL_SHARED_LOCKS_REQUIRED(state_->mutex);
   absl::StatusOr<ShardEngine*> EngineOfReplicaLocked(const ShardKey& key) const
       ABSL_SHARED_LOCKS_REQUIRED(state_->mutex);
-  // These two with the shard's lock.
+  // REQUIRES for these two: the shard's lock is held.
   absl::Status InstallLocked(const v1::ReplicateRequest& request, ShardLink& link,
                              std::optional<TableShard> made, JobEffects* effects)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex);
   absl::Status ReplayRecordsLocked(const v1::ReplicateRequest& request, ShardLink& link)
       ABSL_SHARED_LOCKS_REQUIRED(state_->mutex);
   ReplicaVerdict Consider(const v1::ReplicateRequest& request, const ShardLink& link) const;
-  // OK: what it says can be done, or was done before.
+  // Checks that the verdict can be carried out, or was before.
   absl::Status CheckVerdictLocked(const v1::ReplicateRequest& request,
                                   const ReplicaVerdict& verdict, const ShardLink& link) const
       ABSL_SHARED_LOCKS_REQUIRED(state_->mutex);
-  // Ends the call with what is held, once the log has it, or with why nothing came of it.
+  // Ends the call: with what is held, once the log has it, or with the error `status`.
   void AnswerLocked(const v1::ReplicateRequest& request, const absl::Status& status,
                     v1::ReplicateResponse* response, Done done, JobEffects* effects)
       ABSL_SHARED_LOCKS_REQUIRED(state_->mutex);

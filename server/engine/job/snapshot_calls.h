@@ -4,7 +4,7 @@
 // JobSnapshots decides which moments are kept, and what an answer contains; here its calls get the
 // job's mutex, and an answer waits until what it shows is committed.
 // Called by ServerAgent (Keep) and ParameterService.
-// Thread safety: thread-safe. All functions have the job's mutex for themselves.
+// Thread safety: thread-safe. All functions hold the job's mutex exclusively.
 #ifndef CAPSTAN_SERVER_ENGINE_JOB_SNAPSHOT_CALLS_H_
 #define CAPSTAN_SERVER_ENGINE_JOB_SNAPSHOT_CALLS_H_
 
@@ -31,11 +31,11 @@ class SnapshotCalls {
   SnapshotCalls(JobState* state, CommitPipeline* commits) : state_(state), commits_(commits) {}
 
   // Errors of all of these: as JobSnapshots's methods.
-  // Keeps all shards whose primary is here as they are. To be called when the job is quiet.
+  // Keeps all shards whose primary is here as they are. Called when the job is quiet.
   // Errors: kFailedPrecondition  one is not at the version that the order names.
   absl::Status Keep(const v1::CheckpointOrder& order);
-  // Answers once what is read is committed: a snapshot may have pushes that nobody was told of, of
-  // a task that died, and those may be lost with this server. Returns the id to cancel the call by
+  // Answers once what is read is committed: a snapshot may contain unacknowledged pushes of a task
+  // that died, which may be lost with this server. Returns the id to cancel the call by
   // (JobCalls::Cancel) if it waits.
   std::optional<CallId> Read(const v1::ReadSnapshotRequest& request,
                              v1::ReadSnapshotResponse* response, Done done);
@@ -43,7 +43,7 @@ class SnapshotCalls {
   std::vector<CheckpointId> open() const;  // Snapshots that can be read.
 
  private:
-  // OK: every one of `keys` is at the version that the order names, if it names one.
+  // Checks that every one of `keys` is at the version that the order names, if it names one.
   absl::Status CheckVersionsLocked(const v1::CheckpointOrder& order,
                                    const std::vector<ShardKey>& keys) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex);

@@ -52,15 +52,14 @@ struct TestJobOptions {
 };
 // Job "lenet-1", without routing.
 std::shared_ptr<HeldJob> MakeEmptyTestJob(const TestJobOptions& options);
-// Both shards on the first server ("server-1", incarnation 1), or on `primary`, of that term.
+// Both shards on the first server ("server-1", incarnation 1), or on `primary`, in term `term`.
 v1::RoutingTable TestRouting(uint64_t generation, const NodeId& primary = "server-1",
                              uint64_t term = 1);
 // Names the buckets of table 1 as well, on the first server and of the other shards' term.
 void AddBuckets(v1::RoutingTable* routing, int32_t buckets);
 // Names a copy of all shards.
 void AddReplica(v1::RoutingTable* routing, const NodeId& node, bool in_sync);
-// Takes the table in, with shards of term 1, and those that come from elsewhere, at their initial
-// values.
+// Applies the table. Shards that must be made, whatever their source, get their initial values.
 void TakeRouting(HeldJob& job, const v1::RoutingTable& routing, const ShardSources& sources = {});
 
 // The job at routing generation 1.
@@ -77,7 +76,7 @@ v1::PullRequest RowPullOf(int32_t rank, int32_t buckets, const std::vector<uint6
 // ASP: a push of rows of table 1, every element `gradient`, to all buckets that have one of `keys`.
 v1::PushRequest RowPushOf(int32_t rank, int32_t buckets, const std::vector<uint64_t>& keys,
                           float gradient, uint64_t sequence = 1);
-// A reader's, of one bucket of table 1.
+// A reader's scan of one bucket of table 1.
 v1::ScanRowsRequest ScanOf(int32_t bucket, uint64_t place = 0, int32_t bytes_max = 1 << 20);
 // A pull of both shards.
 v1::PullRequest PullOf(int32_t rank, int64_t iteration, int32_t wait_limit_ms);

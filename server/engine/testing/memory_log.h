@@ -1,5 +1,5 @@
-// MemoryLog: a RecordSink for tests: it knows how far each shard has come, and is on the disk when
-// the test says so.
+// MemoryLog: a RecordSink for tests: it keeps the position of each shard, and reports it as durable
+// when the test calls Sync.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_ENGINE_TESTING_MEMORY_LOG_H_
@@ -44,7 +44,7 @@ class MemoryLog final : public RecordSink {
     for (const auto& [shard, end] : ends) job.commits().OnLogged(shard, end.first, end.second);
   }
 
-  // Only the shard that was begun last.
+  // Same as Sync, for the shard that was begun last.
   void SyncBegun(HeldJob& job) {
     const ShardKey shard = begun;
     const auto [term, position] = ends.at(shard);

@@ -14,7 +14,7 @@ namespace capstan::server {
 // element.
 void EncodePush(const ShardKey& key, const PushHead& push, absl::Span<const float> values,
                 v1::PushRequest* request);
-// Adds a shard's pull likewise.
+// Adds a shard's pull in the same way.
 void EncodePull(const ShardKey& key, const PullHead& pull, v1::PullRequest* request);
 
 }  // namespace capstan::server

@@ -1,4 +1,4 @@
-// What a job hands to its log, and what it does when the log fails.
+// Tests of the calls that a job makes to its log, and of what it does when the log fails.
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <memory>

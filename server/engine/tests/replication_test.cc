@@ -462,7 +462,7 @@ TEST_CASE("Replication: with a log a push waits for the disks of both", "[server
   CHECK(first.ends == second.ends);
   CHECK(second.begins == 2);
 
-  // What the replica's log has is what it is primary of: only the term is new.
+  // The new primary goes on with the log that it has as a replica: only the term is new.
   const auto ends = second.ends;
   cluster.Route(Takeover(2, "server-2"), {"server-2"});
   CHECK(second.begins == 2);

@@ -2,7 +2,7 @@
 //
 // The large fields of a message (a gradient, a shard's values) are lent to it, not copied: they are
 // written from where they lie. Thread safety: thread-compatible.
-// Invariant: what was appended is own_ with each of lent_ put in where it says, in order.
+// Invariant: what was appended is own_ with each of lent_ inserted at its `at`, in order.
 #ifndef CAPSTAN_SERVER_LOG_FRAMES_FRAME_BATCH_H_
 #define CAPSTAN_SERVER_LOG_FRAMES_FRAME_BATCH_H_
 

@@ -1,5 +1,5 @@
-// Record file: frames laid end to end, each with checksums, the last of which a power cut may have
-// torn.
+// Record file: frames laid end to end, each with checksums. A power cut may have torn the last
+// frame.
 //
 //   frame     header: magic 4, type 4, sequence 8, synced bytes 8, payload bytes 8, CRC-32C 4, end
 //                     mark 4
@@ -7,16 +7,16 @@
 //             trailer: CRC-32C of header and payload 4, end mark 4
 //
 // Numbers are little-endian, CRCs as MaskCrc. The sequence counts the frames of a file from 0. The
-// synced bytes are how many of the file's had been synced when the frame was written.
+// synced bytes are the count of bytes of the file that had been synced when the frame was written.
 //
-// A disk brings the sectors that were not synced to their places in any order, so a power cut may
-// leave later ones without earlier ones. Where there is no whole frame
+// A disk writes the sectors that were not synced in any order, so a power cut may leave later ones
+// without earlier ones. Where there is no whole frame
 //
 //   and a header behind that place says that it had been synced --> kDataLoss: it was damaged
 //   and none does                                               --> torn: the file ends there
 //
-// So whoever writes a file and has synced it writes one more frame, which need not be synced: as
-// long as that one is there, damage to any of the frames before it is found.
+// So a writer that has synced a file appends one more frame, which need not be synced: as long as
+// that frame is there, damage to any frame before it is detected.
 // Thread safety: a RecordReader is thread-compatible; functions are pure.
 #ifndef CAPSTAN_SERVER_LOG_FRAMES_RECORD_FILE_H_
 #define CAPSTAN_SERVER_LOG_FRAMES_RECORD_FILE_H_
@@ -72,7 +72,7 @@ class RecordReader {
   const absl::Status& torn() const { return torn_; }
 
  private:
-  // Returns the fault of the frame at at_. Fills the frame in if there is none.
+  // Returns the fault of the frame at at_. Fills `*frame` in if there is none.
   absl::Status Check(Frame* frame) const;
   // How much of the file had been synced, as the headers behind at_ say.
   int64_t SyncedBytes() const;

@@ -20,7 +20,7 @@ namespace capstan::server::testing {
 // For each shard: term, base position and everything that was read of it, as text.
 using LogState = std::map<ShardKey, std::string>;
 
-// What Read gives of every shard in Stored; also checks that the two agree.
+// Reads every shard in Stored; also checks that Read and Stored agree.
 absl::StatusOr<LogState> ReadState(const JobLog& log);
 
 v1::ShardSnapshot FixtureSnapshot(int64_t position, uint64_t salt, size_t bytes);

@@ -1,5 +1,5 @@
 // OptimizerConfig: which update rule a table uses, with every number it needs. Plain data, made
-// from the job's protobuf by optimizer_from_proto.h. Numbers are fp32: what the job file can say.
+// from the job's protobuf by optimizer_from_proto.h. Numbers are fp32, as in the job file.
 //
 // Thread safety: values.
 #ifndef CAPSTAN_SERVER_OPTIMIZER_CONFIG_OPTIMIZER_CONFIG_H_
@@ -41,8 +41,8 @@ struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::kSgd;
   float learning_rate = 0.0f;
   ScheduleConfig schedule;
-  // The schedule's value is multiplied by it, (0, 1] and a trust ratio; it may change between
-  // updates. 1 with FTRL, whose state rests on the rate of the update before.
+  // The schedule's value is multiplied by it: a factor in (0, 1] times a trust ratio. It may change
+  // between updates. 1 with FTRL, whose state depends on the rate of the update before.
   double learning_rate_factor = 1.0;
   float weight_decay = 0.0f;  // L2, added to the gradient; decoupled in kAdamW, kLion, kLamb.
   float clip_value = 0.0f;    // Gradient elements are clipped to [-v, v] before decay. 0: off.
@@ -69,7 +69,7 @@ inline OptimizerKind RuleOf(const OptimizerConfig& config) {
   return buffered ? OptimizerKind::kRmsPropMomentum : config.kind;
 }
 
-// Its rate is scaled for each tensor: TrustRatio (trust_ratio.h) comes before Apply.
+// Whether the rate is scaled for each tensor: then TrustRatio (trust_ratio.h) comes before Apply.
 inline bool IsLayerWise(const OptimizerConfig& config) {
   return kernels::cuda::TraitsOf(config.kind).layer_wise;
 }

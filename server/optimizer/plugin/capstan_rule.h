@@ -35,7 +35,7 @@ extern "C" {
 typedef struct {
   const char* name;    /* As in job files: 1 to 64 letters a-z, digits and '_', a letter first. */
   int32_t state_count; /* Floats of state that an element has, 0 to CAPSTAN_RULE_STATES_MAX. */
-  float initial_state[CAPSTAN_RULE_STATES_MAX]; /* What each of them begins with; finite. */
+  float initial_state[CAPSTAN_RULE_STATES_MAX]; /* The initial value of each; finite. */
   /* Not 0: in tables of rows `step` counts the updates of each row, as Adam needs it. 0: those of
    * the table. */
   int32_t counts_updates;

@@ -29,7 +29,8 @@ namespace {
 constexpr int kRulesMax = 64;
 constexpr char kEntry[] = "capstan_rule_plugin";
 
-// A file that its owner alone may change, who could change the server as well.
+// Checks that only the owner may change the file, and that the owner could change the server as
+// well.
 absl::Status CheckOwner(const RegularFile& file) {
   struct stat status = {};
   if (fstat(file.fd.get(), &status) != 0) return absl::PermissionDeniedError(std::strerror(errno));

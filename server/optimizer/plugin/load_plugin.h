@@ -17,10 +17,11 @@ namespace capstan::server {
 // loaded.
 // Errors (each message begins with the path; rules may have been added, and nobody may use them):
 //   kNotFound, kPermissionDenied  no such file, or not readable, or no regular file.
-//   kPermissionDenied   neither root's nor this process's user's, or others may write it.
+//   kPermissionDenied   it belongs neither to root nor to this process's user, or others may write
+//                       it.
 //   kInvalidArgument    no shared library, or without capstan_rule_plugin, or of another interface;
-//                       it changes how the process computes with floats; a rule that CheckRule or
-//                       PluginRules refuses.
+//                       or it changes how the process computes with floats, or has a rule that
+//                       CheckRule or PluginRules refuses.
 absl::Status LoadPlugin(const std::string& path, PluginRules* rules);
 
 }  // namespace capstan::server

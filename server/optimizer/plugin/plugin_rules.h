@@ -19,7 +19,7 @@ struct PluginRule {
   const CapstanRule* rule = nullptr;  // The plugin's, for as long as the process lives.
   // SHA-256 of the plugin's file in hexadecimal. Servers of a job have the same one.
   std::string digest;
-  std::string file;  // Where the operator has it, for messages.
+  std::string file;  // The path that the operator gave, for messages.
 };
 
 class PluginRules {
@@ -28,7 +28,7 @@ class PluginRules {
   // Errors: kInvalidArgument  another plugin has a rule of that name; names both files.
   absl::Status Add(PluginRule rule);
   const PluginRule* Find(absl::string_view name) const;  // Null: there is none.
-  // "signum, proximal"; "none".
+  // Such as "signum, proximal"; "none" if there is none.
   std::string Names() const;
   const std::map<std::string, PluginRule, std::less<>>& all() const { return rules_; }
 

@@ -119,7 +119,7 @@ std::string NameOf(const Way& way) {
                       " bytes behind a cache line");
 }
 
-// kElements numbers of all sizes, with a few special ones.
+// Draws kElements numbers of all sizes, with a few special ones.
 std::vector<float> Draw(uint64_t key) {
   std::vector<float> values;
   for (int64_t i = 0; i < kElements; ++i) {

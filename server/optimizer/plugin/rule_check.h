@@ -1,9 +1,9 @@
 // CheckRule: whether a rule of a plugin is one that servers can use.
 //
 // It looks at the rule's table, then tries the rule: updates of some hundred elements in one piece
-// must give the same bits as in pieces, at other places in memory, over the weights or apart from
-// them, and when they are repeated. That finds what depends on the range or on a call before; what
-// a rule does only on other numbers it cannot find.
+// must give the same bits as in pieces, at other places in memory, in place or to another array,
+// and when they are repeated. This detects a dependence on the range or on an earlier call; it
+// cannot detect what a rule does only with other numbers.
 // Thread safety: a pure function, if the rule is.
 #ifndef CAPSTAN_SERVER_OPTIMIZER_PLUGIN_RULE_CHECK_H_
 #define CAPSTAN_SERVER_OPTIMIZER_PLUGIN_RULE_CHECK_H_

@@ -149,7 +149,7 @@ class FtrlByDefinition(torch.optim.Optimizer):
         super().__init__(parameters, {"lr": lr})
         assert weight_decay == 0
         self.beta, self.l1, self.l2 = beta, l1, l2
-        self.history = [[] for _ in range(ELEMENTS)]  # Of (gradient, weight, 1 / rate).
+        self.history = [[] for _ in range(ELEMENTS)]  # (gradient, weight, 1 / rate) of each step.
 
     def step(self):
         group = self.param_groups[0]
@@ -164,7 +164,7 @@ class FtrlByDefinition(torch.optim.Optimizer):
 
     def minimum(self, past):
         strengths = [0.0] + [h[2] for h in past]
-        def slope(w, sign):  # Of the sum at w; sign is that of w, or says which side of 0.
+        def slope(w, sign):  # The sum's slope at w; sign: that of w, or which side of 0.
             pull = sum((strengths[s + 1] - strengths[s]) * (w - h[1]) for s, h in enumerate(past))
             return sum(h[0] for h in past) + self.l1 * sign + self.l2 * w + pull
         if slope(0.0, -1) <= 0 <= slope(0.0, 1):

@@ -88,7 +88,7 @@ double Norm(int64_t n, const float* x) {
   return std::sqrt(lanes[0]);
 }
 
-// Returns lr times the trust ratio, `step` being the vector that it is about.
+// Returns lr times the trust ratio, which divides by the norm of `step`.
 float ScaledRate(OptimizerConfig config, int64_t update, int64_t n, const float* w,
                  const float* step) {
   const double numerator = Norm(n, w);

@@ -1,7 +1,7 @@
 // DenseStore: the numbers of one shard of a dense table.
 //
-// No memory beyond what the rule needs: when an update keeps the previous version, the new values
-// are written over the summed gradient and the two buffers change roles; a released previous
+// It takes no memory beyond what the rule needs: when an update keeps the previous version, the new
+// values are written over the summed gradient and the two buffers change roles; a released previous
 // version becomes the next gradient's buffer. With one slot, or none, a shard holds values, state
 // and at most one more buffer.
 //
@@ -12,8 +12,8 @@
 // the old one is freed when the answers have been sent. Values that late gradients will be
 // corrected by are kept the same way: lent to this store.
 //
-// If there is a device (server/device), it holds masters and state, and does the updates by rules
-// that it knows. Then values are the host's copy, which all of the above is about.
+// If there is a device (server/device), it holds masters and state, and does the updates of the
+// rules that it knows. Then the values are the host's copy; all of the above applies to that copy.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_STORE_DENSE_DENSE_STORE_H_
@@ -60,7 +60,7 @@ class DenseStore final : public ShardStore, private LateGradientStore {
   static absl::StatusOr<std::unique_ptr<DenseStore>> Make(int64_t elements,
                                                           std::vector<UpdateSegment> segments,
                                                           ShardDevice* device = nullptr);
-  // The initial values: `write` gets their place, [elements]. Once, before anything else.
+  // Sets the initial values: `write` writes them to [elements]. Called once, before anything else.
   // Errors: those of the device.
   absl::Status SetValues(const std::function<void(absl::Span<float>)>& write);
 
@@ -77,7 +77,7 @@ class DenseStore final : public ShardStore, private LateGradientStore {
   bool updating() const override { return updating_; }
   absl::Status Finish() override;
   Gradient ReadGradient(GradientId id, const Gradient& payload) const override;
-  // fp32 is lent, other formats are made.
+  // Values are lent as fp32, and converted for other formats.
   absl::StatusOr<absl::Cord> Lend(ReadFrom from, const RowKeys& keys,
                                   NumberFormat format) const override;
   absl::Status Save(bool previous, v1::ShardSnapshot* snapshot) const override;
@@ -119,8 +119,8 @@ class DenseStore final : public ShardStore, private LateGradientStore {
   FloatBuffer values_;
   int slots_ = 0;
   std::vector<FloatBuffer> state_;          // Empty with a device.
-  std::unique_ptr<DeviceShard> on_device_;  // Null: masters are here.
-  bool updating_ = false;                   // There; the values here are still to be written.
+  std::unique_ptr<DeviceShard> on_device_;  // Null: the host has the masters.
+  bool updating_ = false;                   // On the device; values_ are not written yet.
   std::optional<FloatBuffer> previous_;
   std::map<Version, absl::Cord> kept_values_;  // Lent, [size()] fp32 each.
   std::map<GradientId, FloatBuffer> gradients_;

@@ -8,7 +8,7 @@ namespace capstan::server {
 
 inline constexpr uintptr_t kCacheLine = 64;
 
-// Every line that has one of these bytes; rows begin anywhere in a line.
+// Prefetches every cache line that has one of these bytes; rows begin anywhere in a line.
 inline void Prefetch(const char* data, int64_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(data);
   const uintptr_t end = begin + static_cast<uintptr_t>(bytes);

@@ -1,4 +1,5 @@
-// RemovedKeys: which keys' rows have left a bucket since a version, for whoever saves what changed.
+// RemovedKeys: the keys whose rows have left a bucket since a version, for captures of what
+// changed.
 //
 //   (nothing known) --KeepSince--> KNOWN since that version --too many--> (nothing known)
 //
@@ -16,10 +17,11 @@ namespace capstan::server {
 
 class RemovedKeys {
  public:
-  // From now on those are kept that leave after `version`. `present` is the bucket's: where they
-  // are not known since `version`, they are from there.
+  // Keeps the keys that leave after `version` from now on. If they are not known since `version`,
+  // they are kept from `present` on, the bucket's version.
   void KeepSince(int64_t version, int64_t present);
-  // They leave with the update that makes `version`. More than `keys_max` are not kept.
+  // Notes that `keys` leave with the update that makes `version`. If that makes more than
+  // `keys_max`, all are forgotten.
   void Add(absl::Span<const uint64_t> keys, int64_t version, int64_t keys_max);
   void Forget();
 

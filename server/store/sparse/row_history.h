@@ -1,16 +1,16 @@
-// RowHistory: rows of a bucket as they were at versions that somebody still reads: a checkpoint
-// that is being written, for one.
+// RowHistory: rows of a bucket as they were at versions that somebody still reads, for example a
+// checkpoint that is being written.
 //
-//   Pin --> an update is about to change or erase a row that stands so in a pinned version: Keep
-//       --> Append: such rows, which the bucket itself has no more --> Unpin
+//   Pin --> an update is about to change or erase a row of a pinned version: Keep
+//       --> ImagesAt, ImagesOf: such rows, which the bucket itself no longer has --> Unpin
 //
-// What is kept of a row, its image, is of the versions from its stamp on and below `until`, that of
-// the update which changed it. A row without an image is as it is now, unless its stamp is after
-// the pinned version: then there was none.
+// The image of a row is the row as it was in the versions from its stamp on and below `until`, the
+// version of the update which changed it. A row without an image was as it is now, unless its stamp
+// is after the pinned version: then it did not exist.
 //
-// Payloads lie on a disk if there is one, else in memory. A disk that fails ends the pins, by name,
-// and nothing else. A pin may stand on an account, for what is kept in memory: where that has no
-// room left, it ends likewise. While one does, all that is kept counts.
+// Payloads lie on a disk if there is one, else in memory. A disk that fails ends only the pins;
+// their readers get its error. A pin may have an account for memory: it ends as well once the
+// account has no room. While any pin has an account, the memory of all images is charged.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_STORE_SPARSE_ROW_HISTORY_H_
 #define CAPSTAN_SERVER_STORE_SPARSE_ROW_HISTORY_H_
@@ -38,13 +38,14 @@ class RowHistory {
   RowHistory(int64_t payload_bytes, RowDisks* disks)
       : payload_bytes_(payload_bytes), disks_(disks) {}
 
-  // From now on the rows of `version`, the present one, can be read. With an account, which is the
-  // same for all pins that have one, until it refuses to take more.
+  // From now on the rows of `version`, the present one, can be read; with `account` (the same for
+  // all pins that have one) only until that refuses more memory.
   void Pin(PinId pin, int64_t version, std::shared_ptr<KeptRowsAccount> account = nullptr);
-  void Unpin(PinId pin);  // One that is unknown is ignored.
-  // Rows at lower places are not read any more.
+  void Unpin(PinId pin);  // An unknown pin is ignored.
+  // The reader of `pin` needs no rows below `place` any more.
   void Pass(PinId pin, uint64_t place);
-  // Errors: kAborted  there is no such pin. Why its rows are lost: of the disk.
+  // Errors: kAborted  there is no such pin. Else why its rows are lost: an error of the disk or
+  // account.
   absl::StatusOr<int64_t> VersionOf(PinId pin) const;
   bool empty() const { return pins_.empty(); }
 
@@ -56,10 +57,10 @@ class RowHistory {
     uint32_t stamp = 0;
     const char* payload = nullptr;
   };
-  // Keeps rows that are wanted, before the update that makes `until` changes or erases them. Each
-  // row once for an update.
+  // Keeps rows that are wanted, before the update that makes `until` changes or erases them. Called
+  // at most once for each row and update.
   void Keep(absl::Span<const Image> rows, int64_t until);
-  // They could not be read to be kept: all pins end.
+  // Ends all pins, because of `why`: rows that were wanted could not be read.
   void Lose(const absl::Status& why);
 
   // The images of a pinned version with places from `begin` on and below `end` (0: up to the last),
@@ -83,7 +84,7 @@ class RowHistory {
     bool accounted = false;
     absl::Status lost;
   };
-  // This history's part of an account; it ends with the history.
+  // The memory of this history on an account; it is given back with the history.
   class Charge {
    public:
     Charge() = default;
@@ -113,11 +114,11 @@ class RowHistory {
   absl::Status Store(absl::Span<const Image> rows, int64_t until);
   RowNumber TakeNumber();
   Images::iterator Erase(Images::iterator image);
-  // Erases those in [begin, end) (0: to the last) that nobody reads.
+  // Erases the images with places in [begin, end) (0: to the last) that nobody reads.
   void Trim(uint64_t begin, uint64_t end);
   bool IsRead(const Images::value_type& image) const;
   void DropImages();
-  // Brings the account up to what is kept; without room its pins end.
+  // Charges the account for what is kept; if it has no room, the pins that have it end.
   void SettleCharge();
   // Reads the payloads of `images` that lie on disk, at these numbers.
   absl::Status ReadPayloads(const std::vector<RowNumber>& numbers, std::vector<Image*> images,

@@ -1,4 +1,5 @@
-// SavedRows: rows as the snapshots of a bucket have them (proto/shard_state.proto), and back.
+// SavedRows: converts rows to the form that they have in snapshots of a bucket
+// (proto/shard_state.proto); the functions below convert them back.
 //
 //   values           keys (fixed64), then the weights of each row
 //   optimizer_state  one entry of all rows' state, then, for Adam, one of their counts (fixed32)
@@ -42,7 +43,7 @@ class SavedRows {
 // How many rows a snapshot or a piece of one has by its stamps, which may be wrong.
 int64_t RowsIn(const v1::ShardSnapshot& piece);
 
-// State, counts and stamps in a snapshot, or a piece of one, are those of so many rows.
+// Checks that state, counts and stamps in a snapshot, or a piece of one, are those of `count` rows.
 // Errors: kDataLoss  one is of another size.
 absl::Status CheckSizes(const v1::ShardSnapshot& piece, const SparseRows& rows, size_t count);
 

@@ -9,14 +9,14 @@
 //   payload = weights [dim], state, count of updates (Adam)
 //
 // With a limit of memory, payloads beyond it lie on disk (payload_cache.h), which changes nothing
-// but time. A failing disk ends the call; then the rows are not to be used any more.
+// but time. A failing disk ends the call; then the rows must not be used any more.
 //
 // An update may refuse a key a row (RowAdmission): then its gradient is dropped. Afterwards rows
 // may leave (RowEviction): then their keys have their initial weights again. Both follow from
 // the updates before, so that every copy of a bucket that has had the same updates has the same
 // rows.
 //
-// Whoever pins a version reads its rows, piece by piece, while updates go on (row_history.h).
+// A reader that pins a version reads its rows, piece by piece, while updates go on (row_history.h).
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_STORE_SPARSE_SPARSE_ROWS_H_
 #define CAPSTAN_SERVER_STORE_SPARSE_SPARSE_ROWS_H_
@@ -60,8 +60,8 @@ class SparseRows {
     RowInitializer initializer;
     RowAdmission::Config admission;
     RowEviction::Config eviction;
-    // Rows and what belongs to them may take so much memory, 0: no limit; the rest lies on `disks`,
-    // which outlives the rows. Heads and index (20 to 30 bytes a row) are always in memory.
+    // Limit of the memory of rows and their tables, 0: none. The rest of the rows lies on `disks`,
+    // which outlives this object. Heads and index (20 to 30 bytes a row) are always in memory.
     int64_t memory_bytes = 0;
     RowDisks* disks = nullptr;
   };
@@ -72,9 +72,9 @@ class SparseRows {
   // Writes the weights of the rows of `keys` to out[keys.size(), dim]. Errors: of the disk.
   absl::Status Read(absl::Span<const uint64_t> keys, float* out) const;
 
-  // Rows of `keys` that Read would have to read from disk, to be read ahead of it. Null: none.
+  // A fetch of the rows of `keys` that Read would have to read from disk. Null: there are none.
   std::unique_ptr<RowFetch> BeginFetch(absl::Span<const uint64_t> keys) const;
-  // Takes in what has arrived, as far as nothing has changed it since. Errors: of the disk.
+  // Accepts the fetched rows that have arrived and have not changed since. Errors: of the disk.
   absl::Status TakeIn(const RowFetch& fetch) const;
 
   int64_t CountMissing(absl::Span<const uint64_t> keys) const;  // Keys that have no row.
@@ -82,7 +82,7 @@ class SparseRows {
   // Effects of an update beside updated rows.
   struct Effects {
     bool want_weights = true;       // False: evicted_weights stays empty: they may be on disk.
-    std::vector<size_t> refused;    // Places in its keys, ascending, of those that have no row.
+    std::vector<size_t> refused;    // Indices in its keys, ascending, of those that got no row.
     std::vector<uint64_t> evicted;  // Keys, in ascending order of their places, and
     std::vector<float> evicted_weights;  // [evicted, dim], as they were.
   };
@@ -100,7 +100,7 @@ class SparseRows {
   absl::Status Update(int64_t step, absl::Span<const uint64_t> keys, const WireValues& gradients,
                       Effects* effects = nullptr);
 
-  // A row as it is, for who saves it. `count` is 0 where rows do not count their updates.
+  // A row as it is, to be saved. `count` is 0 where rows do not count their updates.
   struct Row {
     uint64_t key = 0;
     const float* weights = nullptr;  // [dim], then state_floats() of state.
@@ -109,13 +109,13 @@ class SparseRows {
   };
   struct RowBatch {
     std::vector<Row> rows;
-    std::deque<std::string> from_disk;  // What those of them point to that lie there.
+    std::deque<std::string> from_disk;  // Payloads read from disk, to which rows point.
   };
-  // A caller goes through all rows with it. Appends those from `place` on and below the result, in
-  // ascending order of their places: some hundreds, or none. The result is the place to go on from;
-  // 0 after the last row. They are valid until the next update or Read, places for ever: rows that
-  // are made or erased in between move no other row to where one has been already, or will not come
-  // again. Errors: of the disk.
+  // Appends the rows with places from `place` on and below the result, in ascending order: some
+  // hundreds, or none. The result is the place to continue from; 0 after the last row. A caller
+  // visits all rows with it. The appended rows are valid until the next update or Read, places
+  // forever: when rows are made or erased in between, every other row is still visited exactly
+  // once. Errors: those of the disk.
   absl::StatusOr<uint64_t> AppendRows(uint64_t place, RowBatch* batch) const;
   // How many rows an update after version `since` has written; all if that is more than kAgeMax
   // versions ago. Rows that have left are not counted.
@@ -137,8 +137,8 @@ class SparseRows {
   };
   // Appends to `out` those of `keys`. Errors: as AppendPinned.
   absl::Status ReadPinned(PinId pin, absl::Span<const uint64_t> keys, PinnedRows* out) const;
-  // So many rows more are about to be made, in the order of their places: where they are most of
-  // all, the index grows at once, as that order would fill it from one end.
+  // Prepares for `more` rows that are about to be made in the order of their places: if they will
+  // be most of all rows, the index grows at once, because that order would fill it from one end.
   // Errors: kResourceExhausted  no memory.
   absl::Status MakeRoom(int64_t more);
   // Makes a row with these numbers. REQUIRES: there is none of its key.
@@ -200,11 +200,11 @@ class SparseRows {
   absl::Status MakeMissing(absl::Span<const uint64_t> keys, int64_t version, Rows* rows);
   // Counts an update of each of these rows and stamps them.
   void Touch(absl::Span<const RowNumber> rows, int64_t version, float** weights, uint32_t* counts);
-  // After an update that made so many rows.
+  // Erases the rows that leave after an update that made `made` rows.
   absl::Status Evict(int64_t made, Effects* effects);
   void RenewStamps();
-  absl::StatusOr<RowNumber> AddRow(uint64_t key);  // Its numbers unspecified.
-  void Initialize(const NewRows& made);            // Weights and state.
+  absl::StatusOr<RowNumber> AddRow(uint64_t key);  // Its numbers are unspecified.
+  void Initialize(const NewRows& made);            // Sets weights and state.
   // REQUIRES: it is in memory.
   float* WeightsAt(RowNumber row) const {
     char* const head = slab_.At(row);
@@ -220,15 +220,15 @@ class SparseRows {
     std::optional<int64_t> at;
     std::optional<int64_t> since;
   };
-  // Both of AppendRows and AppendPinned.
+  // Does the work of AppendRows and AppendPinned.
   absl::StatusOr<uint64_t> Append(const Which& which, uint64_t place, RowBatch* batch) const;
   absl::StatusOr<int64_t> VersionOf(PinId pin) const;  // Errors: as AppendPinned.
   // Keeps those of the rows that are pinned, before the update that makes `until` changes them.
   void Keep(absl::Span<const RowNumber> rows, int64_t until);
 
-  // ---- With a limit of memory; without one they do nothing.
+  // ---- With a limit of memory; FitMemory and ReadFromDisk do nothing without one.
   int64_t fixed_bytes() const { return slab_.bytes() + index_.bytes() + admission_.bytes(); }
-  // Leaves the payloads what heads and index leave of the limit.
+  // Gives the payloads what heads, index and history leave of the limit.
   absl::Status FitMemory() const;
   std::vector<RowNumber> RowsOf(absl::Span<const uint64_t> keys) const;  // Or KeyIndex::kNone.
   // Same as Locate, for the batch at `begin`. The caller goes through all keys in steps of
@@ -236,7 +236,8 @@ class SparseRows {
   // rows of a few thousand keys, which are read together.
   absl::Status LocateHeld(absl::Span<const uint64_t> keys, size_t begin, int64_t bytes,
                           std::vector<RowNumber>* held, Rows* rows) const;
-  // Payloads of those of the batch's rows, numbered as here, whose weights are null.
+  // Reads the payloads of those of the batch's last rows whose weights are null; `numbers` are the
+  // numbers of these last rows.
   absl::Status ReadFromDisk(absl::Span<const RowNumber> numbers, RowBatch* batch) const;
   uint32_t CountOf(const float* weights) const;
   void SetCount(uint32_t count, float* weights) const;
@@ -246,12 +247,12 @@ class SparseRows {
   int64_t state_floats_;
   int64_t payload_bytes_;
   std::unique_ptr<PayloadCache> cache_;  // Null: the payloads are in the slab.
-  mutable RowSlab slab_;                 // Reading moves payloads, which heads tell.
+  mutable RowSlab slab_;                 // Reading moves payloads, so it changes heads.
   KeyIndex index_;
   RowAdmission admission_;
   RowEviction eviction_;
   RowHistory history_;
-  v1::RowCounts counts_;  // But `held`.
+  v1::RowCounts counts_;  // Without `held`.
   int64_t version_ = 0;
 };
 

@@ -2,7 +2,7 @@
 // into them.
 //
 //   a push or record   keys (fixed64, ascending by hash), then a row of values for each
-//   a pull             keys likewise; answered with a row of values for each
+//   a pull             keys in the same form; answered with a row of values for each
 //   a snapshot         elements: 1, the bucket; values: keys, then weights;
 //                      optimizer_state: one entry of all rows' state, then, for Adam, one of their
 //                      counts (fixed32); previous: keys, then weights, of rows that the last update
@@ -13,7 +13,8 @@
 // captured for a checkpoint, a replica or the log is read in pieces while updates go on
 // (row_history.h).
 //
-// A log has a snapshot as one message: a bucket may have as many rows as fit in kSnapshotBytesMax.
+// A log writes a snapshot as one message, so a bucket may have at most as many rows as fit in
+// kSnapshotBytesMax.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_STORE_SPARSE_SPARSE_STORE_H_
 #define CAPSTAN_SERVER_STORE_SPARSE_SPARSE_STORE_H_
@@ -52,7 +53,7 @@ class SparseStore final : public ShardStore, private RowStore {
   static constexpr size_t kScanRowsMax = 1 << 16;
   static constexpr int kScanRunsMax = 1 << 11;
 
-  // `bucket`: of [0, config.buckets).
+  // `bucket`: in [0, config.buckets).
   // Errors: kResourceExhausted  no memory. kInvalidArgument  more rows are allowed than a snapshot
   //         may have; says how many.
   static absl::StatusOr<std::unique_ptr<SparseStore>> Make(
@@ -116,15 +117,15 @@ class SparseStore final : public ShardStore, private RowStore {
   // Returns whether the changes since then are known, and are at most half of the rows.
   bool TellsSince(int64_t since) const;
   absl::Status CheckRows(int64_t rows) const;  // Same as CheckRoom, for so many rows.
-  // Keeps what was before an update: of the rows that it named, of which it has refused some, and
-  // of those that it has evicted.
+  // Keeps the values before an update of the rows that it changed or evicted. `before`: those of
+  // all rows that it named, some of which it refused.
   void KeepPrevious(const Gradient& before, const SparseRows::Effects& effects);
   // Errors: kInvalidArgument  they do not ascend, or one is of another bucket.
   absl::Status CheckKeys(const std::vector<uint64_t>& keys) const;
-  // All rows that the snapshot has, in pieces or not, and room for those to come.
+  // Restores all rows that the snapshot has, in pieces or not, and makes room for those to come.
   absl::Status RestoreRows(const v1::ShardSnapshot& snapshot);
-  void SaveRest(bool previous, v1::ShardSnapshot* snapshot) const;  // All but rows.
-  // Over rows that were read from the present: what they were before.
+  void SaveRest(bool previous, v1::ShardSnapshot* snapshot) const;  // Saves all but rows.
+  // Overwrites rows that were read from the present with what they were before the last update.
   void WritePrevious(const std::vector<uint64_t>& keys, float* rows) const;
 
   const SparseRows::Config config_;
@@ -133,7 +134,7 @@ class SparseStore final : public ShardStore, private RowStore {
   SparseRows rows_;
   absl::btree_map<GradientId, SparseSum> gradients_;
   std::optional<SparseSum> previous_;    // Rows that the last update changed, as they were before.
-  RemovedKeys removed_;                  // Since it was captured, where that is known.
+  RemovedKeys removed_;                  // Since a capture, where they are known.
   std::optional<uint64_t> restored_to_;  // The hash of the last key that was restored.
 };
 

@@ -37,7 +37,7 @@ std::string Bytes(const std::vector<uint64_t>& keys) {
   return {reinterpret_cast<const char*>(keys.data()), keys.size() * sizeof(uint64_t)};
 }
 
-// What a push carries: rows of `value` for the keys, in the order that messages have.
+// The payload of a push: rows of `value` for the keys, in the order that messages have.
 std::string Payload(const std::vector<uint64_t>& keys, float value) {
   const KeyBatch batch = MakeKeyBatch(keys, 1);
   const std::vector<float> rows(batch.keys.size() * kDim, value);
@@ -461,7 +461,7 @@ TEST_CASE("SparseStore: rows of keys that are known already are the same gradien
   const absl::Cord rows = whole.bytes.Subcord(keys.size() * sizeof(uint64_t), whole.bytes.size());
   REQUIRE_OK_AND_ASSIGN(const Gradient listed,
                         store->Parse(rows, NumberFormat::kFp32, whole.gradient.shared_keys()));
-  std::string expected, bytes;  // What records carry: replicas and logs need no list.
+  std::string expected, bytes;  // The payloads of records: replicas and logs need no list.
   whole.gradient.AppendTo(&expected);
   listed.AppendTo(&bytes);
   CHECK(bytes == expected);

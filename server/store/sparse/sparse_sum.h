@@ -1,4 +1,5 @@
-// SparseSum: gradients of rows, added up: keys in ascending order of their hash, a row each.
+// SparseSum: the sum of gradients of rows: keys in ascending order of their hash, and a row for
+// each.
 //
 // The sum of a key is the sum of the addends that name it, in the order of the additions: a key
 // that one of two lacks keeps the other's bits.
@@ -21,7 +22,7 @@ class SparseSum {
   SparseSum(const Gradient& gradient, int64_t dim);
 
   void Add(const Gradient& addend);
-  void Remove(absl::Span<const size_t> rows);  // These numbers, which ascend.
+  void Remove(absl::Span<const size_t> rows);  // `rows`: indices, which ascend.
 
   // Valid until the next Add.
   Gradient gradient() const { return Gradient(keys_, WireValues(values_)); }

@@ -3,8 +3,8 @@
 //
 //   captured --Next()... --> piece after piece --> all read, or dropped: they are kept no longer
 //
-// Thread safety: values; CapturedRows: thread-compatible, from any thread. Those of shards that
-// were captured together are one sequence: one thread reads them, best in their order.
+// Thread safety: values; CapturedRows: thread-compatible, from any thread. The CapturedRows of
+// shards that were captured together are one sequence: one thread reads them, best in their order.
 #ifndef CAPSTAN_SERVER_STORE_TABLES_CAPTURED_SHARD_H_
 #define CAPSTAN_SERVER_STORE_TABLES_CAPTURED_SHARD_H_
 
@@ -24,15 +24,16 @@ class CapturedRows {
   // Target size of one piece. Some hundred rows come even if they are larger.
   static constexpr int64_t kPieceBytes = 256 << 10;
 
-  // The next ones, as ShardSnapshot.pieces; none: that was all. Takes the job's lock.
-  // Errors: kAborted  the shard is held no more, or was made anew. Those of the disk on which rows
-  // lie.
+  // Returns the next rows, as one of ShardSnapshot.pieces; none: there are no more. Locks the job's
+  // mutex.
+  // Errors: kAborted  the shard is no longer held, or was made anew. Those of the disk on which
+  // rows lie.
   virtual absl::StatusOr<std::optional<v1::ShardSnapshot>> Next() = 0;
-  virtual ~CapturedRows() = default;  // They are kept no longer.
+  virtual ~CapturedRows() = default;  // The rows are no longer kept.
 };
 
 // A shard's state at one moment, or what of it has changed (`since`). Both parts are shared with
-// whoever writes or sends them.
+// the code that writes or sends them.
 struct CapturedShard {
   HeldShard shard;
   std::shared_ptr<const v1::ShardSnapshot> snapshot;
@@ -40,7 +41,7 @@ struct CapturedShard {
   int64_t bytes = 0;                   // Memory of all of it, roughly.
 };
 
-// The snapshot with all its rows, in pieces. Errors: as CapturedRows::Next.
+// Returns the snapshot with all its rows, as pieces. Errors: as CapturedRows::Next.
 absl::StatusOr<std::shared_ptr<const v1::ShardSnapshot>> ReadWhole(
     std::shared_ptr<const v1::ShardSnapshot> snapshot, CapturedRows* rows);
 

@@ -1,4 +1,4 @@
-// FirstError: the first error that several threads have met.
+// FirstError: the first error that any of several threads has met.
 //
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SERVER_STORE_TABLES_FIRST_ERROR_H_
@@ -21,7 +21,7 @@ class FirstError {
     first_.Update(status);
     is_set_.store(true, std::memory_order_release);
   }
-  absl::Status Get() const {  // OK: there has been none. Cheap as long as it is.
+  absl::Status Get() const {  // OK: there has been none; then it is cheap.
     if (!is_set_.load(std::memory_order_acquire)) return absl::OkStatus();
     absl::MutexLock lock(&mutex_);
     return first_;

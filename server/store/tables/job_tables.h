@@ -37,7 +37,7 @@ class JobTables {
   // Holds nothing yet.
   explicit JobTables(std::shared_ptr<const ShardFactory> factory) : factory_(std::move(factory)) {}
 
-  // Replaces one of this key: that is the result.
+  // Adds the shard. Returns the shard of this key that it replaces, if there is one.
   std::optional<TableShard> Put(const ShardKey& key, TableShard shard);
   void Remove(const ShardKey& key);  // An unknown key is ignored.
 
@@ -45,27 +45,26 @@ class JobTables {
   const TableShard* Find(const ShardKey& key) const;
 
   // Same as ShardCore's methods of these names. REQUIRES: the shard is held; `gradient` is of it.
-  // Errors: also kResourceExhausted once memory for a gradient has run out (see failure()), and
-  // those of ShardStore::CheckRoom.
+  // Errors: also failure(), and those of TableShard::CheckRoom.
   absl::Status CheckPush(const ShardKey& key, const PushHead& push, const Gradient& gradient) const;
   absl::Status CheckPull(const ShardKey& key, const PullHead& pull) const;
   absl::Status Push(const ShardKey& key, const PushHead& push, const Gradient& gradient,
                     ReplySink& sink);
-  // A push whose update goes on, on a device, and what follows it.
+  // A push whose update is running on a device, and the actions that follow it.
   struct BegunPush {
     ShardKey key;
     Actions later;
     Gradient gradient;
   };
-  // Same as Push, but an update on a device may go on: then the push is added to `begun`, and
-  // nothing else is called for its shard, and its gradient stays, until FinishPushes has waited for
-  // all of `begun` and given the answers that they allow.
+  // Same as Push, but may leave an update running on a device: then the push is added to `begun`.
+  // Until FinishPushes has waited for all of `begun` and passed on the answers that follow, the
+  // caller keeps the gradient valid and calls nothing else for the shard.
   absl::Status BeginPush(const ShardKey& key, const PushHead& push, const Gradient& gradient,
                          ReplySink& sink, std::vector<BegunPush>* begun);
   absl::Status FinishPushes(const std::vector<BegunPush>& begun, ReplySink& sink);
   absl::Status Pull(const ShardKey& key, const PullHead& pull, Instant now, ReplySink& sink);
-  // What a message brings for a shard: as ShardStore::Parse, or ParseListed if there are keys, with
-  // the shard's name. May be called while the shard changes.
+  // Same as ShardStore::Parse, with the shard's name in errors. May be called while the shard
+  // changes.
   absl::StatusOr<Gradient> ParseGradient(const ShardKey& key, const absl::Cord& payload,
                                          NumberFormat format, const RowKeys& listed = {}) const;
   void CancelPull(const ShardKey& key, PullToken token);  // Ignored if the shard is not held.
@@ -74,9 +73,9 @@ class JobTables {
   void Tick(Instant now, ReplySink& sink);
   Instant NextDeadline() const;
 
-  // A replica's part. REQUIRES: the shard is held.
-  // Errors: as TableShard::Replay; nothing changes, except that kResourceExhausted ends these
-  //         tables.
+  // Replays a record on a replica. REQUIRES: the shard is held.
+  // Errors: as TableShard::Replay. kResourceExhausted, or an error after the core has accepted the
+  //         record, also sets failure(); otherwise nothing changes.
   absl::Status Replay(const ShardKey& key, const v1::ShardRecord& record);
 
   // Captures use it. REQUIRES: the shard is held.
@@ -87,21 +86,22 @@ class JobTables {
                                                      v1::ShardSnapshot* piece);
   void Unpin(const ShardKey& key, PinId pin);
 
-  // If not OK, these tables have lost a push for want of memory, and refuse everything.
+  // If not OK, a push or record was lost, or a shard cannot be read: these tables refuse
+  // everything.
   absl::Status failure() const { return failure_->Get(); }
   void Fail(const absl::Status& status) { failure_->Update(status); }
 
-  // One entry a table of which `counts` lets a shard through; job_id is left empty. `bytes` is of
-  // all shards held here.
+  // Returns one entry for each table that has a shard for which `counts` returns true; job_id is
+  // left empty. `bytes` counts all shards held here.
   std::vector<v1::HeldTable> Describe(const std::function<bool(const ShardKey&)>& counts) const;
 
  private:
   absl::Status CarryOut(const ShardKey& key, TableShard& shard, const Actions& actions,
                         const Gradient& payload, ReplySink& sink, Actions* later = nullptr);
 
-  const std::shared_ptr<const ShardFactory> factory_;  // Shared with whoever makes shards.
+  const std::shared_ptr<const ShardFactory> factory_;  // Shared with the makers of shards.
   std::map<ShardKey, TableShard> shards_;
-  std::unique_ptr<FirstError> failure_ = std::make_unique<FirstError>();  // These can be moved.
+  std::unique_ptr<FirstError> failure_ = std::make_unique<FirstError>();  // Makes this movable.
 };
 
 }  // namespace capstan::server

@@ -428,7 +428,7 @@ TEST_CASE("Shard factory: a snapshot that does not fit the shard is refused", "[
                "values of 60 bytes: expected 64");
   bad = good;
   bad.clear_optimizer_state();
-  REQUIRE_OK(factory->FromSnapshot(kAll[0], bad));  // What a job begins with (dense_store_test.cc).
+  REQUIRE_OK(factory->FromSnapshot(kAll[0], bad));  // Initial values come without optimizer state.
   bad.mutable_state()->set_version(3);
   CHECK_STATUS(factory->FromSnapshot(kAll[0], bad), StatusCode::kDataLoss,
                "0 slots of optimizer state: expected 1");

@@ -147,7 +147,7 @@ std::string BytesOfBucket(const JobTables& job) {
   return snapshot.SerializeAsString();
 }
 
-// What a checkpoint captures, with its rows, which are read once some updates have come.
+// Captures the bucket for checkpoint `id`. `meanwhile` is called before each piece of rows is read.
 v1::ShardSnapshot Capture(JobTables& job, uint64_t id, uint64_t base,
                           const std::function<void()>& meanwhile = nullptr) {
   const PinId pin{id};
@@ -238,7 +238,7 @@ TEST_CASE("Row lifetime: what changed between captures, put together, is the who
   const JobTablesConfig config = Config(mode, SlowChange());
   JobTables job = MakeTables(config);
   Records unused;
-  v1::ShardSnapshot saved;  // What the checkpoint `base` has, put together.
+  v1::ShardSnapshot saved;  // The bucket at checkpoint `base`, put together.
   uint64_t base = 0;
   int deltas = 0;
   size_t removed = 0;

@@ -1,4 +1,4 @@
-// ShardFactory: makes shards of one job: with their initial values, or as a snapshot says.
+// ShardFactory: makes shards of one job: with their initial values, or from a snapshot.
 //
 // Thread safety: thread-safe (constant after construction), so that shards can be made while others
 // are in use.
@@ -59,8 +59,8 @@ class ShardFactory {
   absl::StatusOr<TableShard> FromSnapshot(const HeldShard& shard,
                                           const v1::ShardSnapshot& snapshot) const;
 
-  // An account in the job's budget for what is no shard; it has nothing on it. One of each kind.
-  // Errors: those of MemoryBudget::Reserve.
+  // Opens an empty account in the job's budget for memory that belongs to no shard. One of each
+  // kind. Errors: those of MemoryBudget::Reserve.
   enum class Account { kKeyLists, kSnapshots, kInstalls };
   absl::StatusOr<MemoryBudget::Reservation> OpenAccount(Account of) const;
 
@@ -86,7 +86,7 @@ class ShardFactory {
   enum class Contents { kInitialValues, kToBeRestored };
   absl::StatusOr<std::unique_ptr<ShardStore>> MakeStore(const HeldShard& shard,
                                                         Contents contents) const;
-  // Its numbers as they start, and the account that they are on.
+  // The numbers of a new shard, and the reservation of their memory.
   struct Room {
     std::unique_ptr<ShardStore> store;
     MemoryBudget::Reservation memory;

@@ -18,7 +18,8 @@ struct Overloaded : Handlers... {
 template <typename... Handlers>
 Overloaded(Handlers...) -> Overloaded<Handlers...>;
 
-// The sink of a shard that replays records: it answers nobody, and the records are another's.
+// The sink of a shard that replays records: it answers nobody, and drops the records, which another
+// shard has made.
 class NoReplies final : public ReplySink {
  public:
   void OnPush(const ShardKey&, const ReplyPush&) override {}

@@ -1,6 +1,6 @@
 // TableShard: one shard: its core and its numbers; carries the core's actions out.
 //
-// A replica and a log replay records through it, so that its bytes are those of the shard that made
+// Replicas and logs replay records through it, so that its bytes are those of the shard that made
 // them: values, optimizer state, the previous version of BSP, duplicate marks and clocks.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_STORE_TABLES_TABLE_SHARD_H_
@@ -23,8 +23,8 @@
 
 namespace capstan::server {
 
-// Takes answers and records in, in the order in which the core made them. Arguments are valid
-// during the call only; what a store lends may be kept.
+// ReplySink: receives answers and records in the order in which the core made them. Arguments are
+// valid during the call only; what a store lends may be kept.
 class ReplySink {
  public:
   virtual ~ReplySink() = default;
@@ -47,16 +47,17 @@ class TableShard {
         memory_(std::move(memory)),
         accounted_(store_->lasting_bytes()) {}
 
-  // `payload` is that of the push being handled. `later`: null, or empty: then an update may go on,
-  // on a device, and what is to follow it, but for the push's answer, is appended there; to be
-  // carried out after store().Finish().
-  // Errors: kResourceExhausted  no memory for a gradient or new rows; or a disk's, for rows that
-  //         lie there. The push is lost, the shard unusable.
+  // `payload` is that of the push being handled. `later`: null, or empty. If it is not null, an
+  // update may be left running on a device: then the actions that follow it, except the push's
+  // answer, are appended to `later`, to be carried out after store().Finish().
+  // Errors: as ShardStore::Apply; kResourceExhausted  also beyond the budget. The push is lost,
+  //         the shard unusable.
   absl::Status CarryOut(const ShardKey& key, const Actions& actions, const Gradient& payload,
                         ReplySink& sink, Actions* later = nullptr);
 
-  // More of the rows that a snapshot left for later; before anything else.
-  // Errors: as RowStore::RestoreMore; kDataLoss  a dense shard; beyond the budget.
+  // Restores more of the rows that a snapshot left for later. Called before anything else.
+  // Errors: as RowStore::RestoreMore; kDataLoss  a dense shard; kResourceExhausted  beyond the
+  //         budget.
   absl::Status RestoreMore(const v1::ShardSnapshot& piece);
 
   // Applies a record that another shard of this key has made.
@@ -70,12 +71,12 @@ class TableShard {
   // The same without the rows of a bucket, which are pinned (RowStore::Capture).
   // Errors: as Snapshot.
   absl::StatusOr<v1::ShardSnapshot> CaptureAll(PinId pin);
-  // Makes for checkpoint `id` a copy of all of it, or of what changed since it was captured for
-  // checkpoint `base` (0: none), where that is known and less than half of all. Later captures may
-  // name `id` or `base` as theirs. Rows of a bucket are not in it: they are pinned
+  // Makes for checkpoint `id` a copy of all of it, or of the rows that changed since it was
+  // captured for checkpoint `base` (0: none), if these are known and at most half of all. Later
+  // captures may name `id` or `base` as their base. Rows of a bucket are not in it: they are pinned
   // (RowStore::Capture). Errors: as Snapshot.
   absl::StatusOr<v1::ShardSnapshot> Capture(CheckpointId id, CheckpointId base, PinId pin);
-  void ForgetCaptures();  // What is captured next is all of it.
+  void ForgetCaptures();  // The next Capture captures everything.
 
   // Same as RowStore's; a dense shard has room.
   absl::Status CheckRoom(const Gradient& gradient) const;

@@ -1,7 +1,8 @@
-// FileRowDisks: rows that have no room in memory, in files of this process (row_log.h).
+// FileRowDisks: the daemon's RowDisks, which keep rows that have no room in memory in files of this
+// process (row_log.h).
 //
-// It is a place to put things, not a store: nothing is synced, and nothing outlives the process.
-// Buckets whose rows have the same size share a file.
+// The files only extend memory: nothing is synced, and nothing outlives the process. Buckets whose
+// rows have the same size share a file.
 // Thread safety: thread-safe.
 #ifndef CAPSTAN_SERVER_STORE_SPARSE_DISK_FILE_ROW_DISKS_H_
 #define CAPSTAN_SERVER_STORE_SPARSE_DISK_FILE_ROW_DISKS_H_
@@ -35,7 +36,7 @@ class FileRowDisks final : public RowDisks {
 
   const std::string folder_;
   absl::Mutex mutex_;
-  // Keyed by the size of the payloads. A file goes with the last bucket that has rows in it.
+  // Keyed by the size of the payloads. A file is removed with the last bucket that has rows in it.
   absl::btree_map<int64_t, std::weak_ptr<SpillFile>> files_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -2,17 +2,17 @@
 //
 //   segment = records, one after the other    record = row (4 bytes), checksum (4), payload
 //
-// A payload that is written goes behind all others, so payloads that leave memory together take one
-// write, whatever rows they are of; the record that the row had before is garbage. In memory it is
-// known where each row's record lies (4 bytes a row) and how many of each segment count. When
-// garbage outweighs, the emptiest segment's records that count are appended once more, and it can
-// be filled anew (as the log-structured file system: Rosenblum and Ousterhout, "The design and
-// implementation of a log-structured file system", TOCS 1992).
+// A payload is written behind all others, so payloads that leave memory together take one write,
+// whatever rows they belong to; the record that the row had before is garbage. The place of each
+// row's record (4 bytes a row) and the count of live records in each segment are in memory. When
+// there is too much garbage, the live records of the emptiest segment are appended once more, and
+// the segment can be filled anew (as in the log-structured file system: Rosenblum and Ousterhout,
+// "The design and implementation of a log-structured file system", TOCS 1992).
 //
 // The checksum covers the row and the use of the segment, so that an old record which a disk has
-// failed to overwrite is found out as well as a damaged one.
+// failed to overwrite is detected, like a damaged one.
 // Thread safety: thread-compatible. Invariants: (1) a segment's `live` is the number of rows whose
-// place is in it. (2) No segment but the open one has none.
+// place is in it. (2) Every taken segment but the open one has a live row.
 #ifndef CAPSTAN_SERVER_STORE_SPARSE_DISK_ROW_LOG_H_
 #define CAPSTAN_SERVER_STORE_SPARSE_DISK_ROW_LOG_H_
 
@@ -33,7 +33,7 @@ namespace capstan::server {
 
 class RowLog final : public RowDisk {
  public:
-  // What its file's segments must have.
+  // The segment size that its file must have.
   static size_t SegmentBytes(size_t payload_bytes);
 
   // `file`: with segments of SegmentBytes(payload_bytes); shared with other buckets.
@@ -59,7 +59,7 @@ class RowLog final : public RowDisk {
     uint32_t live = 0;
     bool taken = false;
   };
-  // A record that is to be read, and which of the caller's rows it is.
+  // A record that is to be read, and the index of its row in the caller's list.
   struct Record {
     Place place = 0;
     uint32_t index = 0;
@@ -83,7 +83,7 @@ class RowLog final : public RowDisk {
 
   // Errors: kDataLoss  a row has no payload here; names it.
   absl::StatusOr<Plan> PlanOf(absl::Span<const RowNumber> rows) const;
-  // Cuts the records where bytes between two of them are too many to be read along.
+  // Cuts the records into pieces where the gap between two of them is too large to be read as well.
   void CutPieces(Plan* plan) const;
 
   bool HasTooMuchGarbage() const;

@@ -1,9 +1,9 @@
-// SpillFile: segments of one size, on disk for as long as this process lives.
+// SpillFile: a file of segments of one size, which lasts at most as long as this process.
 //
-// The file has no name: whatever way the process ends, the file system takes its room back. Bytes
-// go through the kernel's cache, which is not this process's memory: what it holds is read for the
-// price of a call, what it does not hold is asked for all at once.
-// Thread safety: thread-safe; a segment is of whoever has taken it.
+// The file has no name: however the process ends, the file system frees its space. Bytes go through
+// the kernel's cache, which is not this process's memory: what it holds is read for the price of a
+// call, what it does not hold is requested all at once.
+// Thread safety: thread-safe; a segment belongs to the caller that has taken it.
 #ifndef CAPSTAN_SERVER_STORE_SPARSE_DISK_SPILL_FILE_H_
 #define CAPSTAN_SERVER_STORE_SPARSE_DISK_SPILL_FILE_H_
 
@@ -29,7 +29,7 @@ class SpillFile {
  public:
   struct Segment {
     uint32_t number = 0;
-    uint32_t use = 0;  // Another one each time that a segment is taken.
+    uint32_t use = 0;  // A different number each time that a segment is taken.
   };
   // Bytes that are read together. `bytes`: at most a segment's.
   struct Piece {
@@ -55,10 +55,11 @@ class SpillFile {
   void Discard(absl::Span<const uint32_t> segments);
 
   absl::Status Write(uint32_t segment, size_t at, absl::string_view bytes);
-  // Errors: also kDataLoss  they were never written.
+  // Errors: also kDataLoss  the bytes were never written.
   absl::Status Read(absl::Span<const Piece> pieces, const Take& take) const;
-  // Reads in two steps. This one takes what the kernel has in its cache, and asks for the rest
-  // without waiting. It returns the places in `pieces` of the rest, for the second step.
+  // Reads in two steps. This one reads what the kernel has in its cache, and requests the rest
+  // without waiting. It returns the indices in `pieces` of the rest, for ReadMissing, the second
+  // step.
   absl::StatusOr<std::vector<size_t>> ReadCached(absl::Span<const Piece> pieces,
                                                  const Take& take) const;
   absl::Status ReadMissing(absl::Span<const Piece> pieces, absl::Span<const size_t> missing,
@@ -71,7 +72,8 @@ class SpillFile {
   off_t OffsetOf(uint32_t segment, size_t at) const {
     return static_cast<off_t>(uint64_t{segment} * segment_bytes_ + at);
   }
-  // Whether the kernel has the piece in its cache, and so has read it; if not, it begins to.
+  // Reads the piece if the kernel has it in its cache. Returns false if not: the kernel then begins
+  // to read it from the disk.
   bool ReadIfCached(const Piece& piece, char* to) const;
   absl::Status ReadAll(const Piece& piece, char* to) const;
 

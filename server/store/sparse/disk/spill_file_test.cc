@@ -24,7 +24,7 @@ std::unique_ptr<SpillFile> Make(const std::string& name) {
   return file;
 }
 
-// What each piece brings, in the order of the pieces.
+// Returns the bytes of each piece, in the order of the pieces.
 absl::StatusOr<std::vector<std::string>> Read(const SpillFile& file,
                                               const std::vector<SpillFile::Piece>& pieces) {
   std::vector<std::string> found(pieces.size());

@@ -1,5 +1,5 @@
-// AdmissionFilter: how often keys that have no row were pushed, in memory of a fixed size: a
-// blocked counting Bloom filter.
+// AdmissionFilter: a blocked counting Bloom filter, which counts in memory of a fixed size how
+// often keys that have no row were pushed.
 //
 //   key --hash--> a cache line of 64 counters of 8 bits, four parts of 16
 //                 [ . . a . ][ a . . . ][ . . . a ][ . a . . ]     count = the least of its four
@@ -7,7 +7,7 @@
 // A push raises only those of the four that are the least (conservative update: Estan, Varghese,
 // "New directions in traffic measurement", SIGCOMM 2002), so that a count is too high only if all
 // four are shared. When two of five counters are in use, all are halved, at least once and until
-// one of five is (as TinyLFU ages: Einziger, Friedman, Manes, TOS 2017): keys that were pushed
+// only one of five is (as TinyLFU ages: Einziger, Friedman, Manes, TOS 2017): keys that were pushed
 // seldom or long ago are forgotten, and the filter never fills up.
 //
 // Its counters are a function of the pushes and their order. Thread safety: thread-compatible.
@@ -43,16 +43,16 @@ class AdmissionFilter {
   // REQUIRES: 1 <= n <= kCountMax.
   bool IsNthPush(uint64_t key, int n);
 
-  // All counters, for who saves them.
+  // All counters, to be saved.
   absl::string_view counters() const { return {region_.data(), static_cast<size_t>(bytes())}; }
-  // Errors: kDataLoss  they are of another filter; says the sizes.
+  // Errors: kDataLoss  they are those of a filter of another size; says both sizes.
   absl::Status Restore(absl::string_view counters);
 
   int64_t bytes() const { return lines_ * kLineBytes; }
 
  private:
   static constexpr int64_t kLineBytes = 64;
-  static constexpr size_t kParts = 4;  // A counter of each.
+  static constexpr size_t kParts = 4;  // A key has a counter in each.
   static constexpr size_t kPartBits = 4;
   struct alignas(kLineBytes) Line {
     std::array<uint8_t, kLineBytes> counters;

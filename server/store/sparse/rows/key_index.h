@@ -1,7 +1,7 @@
-// KeyIndex: from a key's place to its row: an open-addressing index, apart from the rows.
+// KeyIndex: an open-addressing index from a key's place to its row, stored apart from the rows.
 //
 // Twelve entries share a cache line: a tag of 8 bits and a row number each, compared at once. The
-// rest of a key is compared in its row, which whoever looks for it reads anyway.
+// rest of a key is compared in its row, which the caller reads anyway.
 //
 //   place: |directory bits|group bits|...|tag|
 //              |              |
@@ -12,7 +12,7 @@
 // Nievergelt, Pippenger, Strong, TODS 1979), so that growth moves at most some 10,000 entries at a
 // time, whatever the size. Segments are full at 60 to 85 %, each at its own share: otherwise all of
 // a table would split within few insertions. A line counts the entries that have passed it by, so
-// that a search knows where to end, and erasing leaves nothing behind (as F14: Bronson, Shi,
+// that a search knows where to end, and erasing leaves no tombstone (as F14: Bronson, Shi,
 // "Open-sourcing F14", 2019).
 //
 // Groups stand in the order of places: keys that are looked for in ascending order of their places
@@ -50,17 +50,18 @@ class KeyIndex {
   // Brings the line where the place is looked for first into the cache.
   void Prefetch(uint64_t place) const { __builtin_prefetch(&HomeOf(place)); }
 
-  // The row of the first entry that may be it, without a look at the rows; kNone: it is not here.
+  // The row of the first entry that may be that of the key, found without reading the rows; kNone:
+  // the key is not here.
   RowNumber Guess(uint64_t place) const;
 
-  // The row with `key`, whose place this is; kNone.
+  // The row with `key`, whose place is `place`; kNone: it is not here.
   RowNumber Find(uint64_t key, uint64_t place, const RowSlab& rows) const;
 
   // REQUIRES: no key of this place is here; `rows` has the keys of all rows that are.
   // Errors: kResourceExhausted  no memory to grow; nothing changes.
   absl::Status Insert(uint64_t place, RowNumber row, const RowSlab& rows);
 
-  // Grows to where `entries` in all, spread evenly, have room.
+  // Grows until `entries` in all, spread evenly, have room.
   // Errors: as Insert.
   absl::Status Reserve(int64_t entries, const RowSlab& rows);
   // Upper bound of bytes() after Reserve of an empty index: a segment was cut in two, or doubled,
@@ -75,13 +76,13 @@ class KeyIndex {
   int64_t size() const { return size_; }
   int64_t bytes() const { return bytes_; }
 
-  // A caller goes through all rows with it, piece by piece. Appends those of the segment with
-  // `place`, in no order, and returns where the next segment begins; 0 after the last one. An
+  // Appends the rows of the segment with `place`, in no order, and returns where the next segment
+  // begins; 0 after the last one. A caller visits all rows with it, segment by segment. An
   // insertion may cut a segment in two.
   uint64_t AppendRows(uint64_t place, std::vector<RowNumber>* rows) const;
   // The same in small pieces: appends all rows with places from `place` on and below the result (0:
-  // up to the last place), and perhaps some others. It looks at kRunGroups groups, and at those
-  // behind them that took in what they had no room for.
+  // up to the last place), and perhaps some others. It reads kRunGroups groups, and those behind
+  // them that hold entries for which these had no room.
   uint64_t AppendRun(uint64_t place, std::vector<RowNumber>* rows) const;
 
   // Appends the rows of places in [first, last], in no order, and some of their neighbours.
@@ -91,9 +92,9 @@ class KeyIndex {
   static constexpr int kEntries = 12;  // Entries of a group.
   // 2 * 64 / (0.6 * 12) = 17.8, and where 7 of the 12 entries of a single group fill it, 18.3.
   static constexpr int64_t kReservedBytesPerEntryMax = 19;
-  static constexpr int kGroupBitsSplit = 10;   // A segment of 64 KiB splits,
-  static constexpr int kDepthMax = 20;         // unless the directory is this deep: then it doubles
-  static constexpr int kGroupBitsMax = 40;     // on. Only keys made to collide get there.
+  static constexpr int kGroupBitsSplit = 10;   // A segment of 64 KiB splits.
+  static constexpr int kDepthMax = 20;         // In so deep a directory it doubles instead.
+  static constexpr int kGroupBitsMax = 40;     // Only keys made to collide reach kDepthMax.
   static constexpr uint8_t kManyPassed = 255;  // The count stays there.
 
   struct alignas(64) Group {
@@ -108,7 +109,7 @@ class KeyIndex {
     int64_t size = 0;
     int64_t size_max = 0;
   };
-  // What a lookup needs of a segment, in one cache line with its neighbours.
+  // The part of a segment that a lookup needs, in one cache line with its neighbours.
   struct Entry {
     Group* groups = nullptr;
     int32_t segment = 0;
@@ -123,10 +124,10 @@ class KeyIndex {
     const auto tag = static_cast<uint8_t>(place >> 24);
     return tag == 0 ? 1 : tag;
   }
-  // 2^group_bits of them, free; null if there is no memory.
+  // Returns 2^group_bits groups without entries; null if there is no memory.
   Group* AllocateGroups(int group_bits);
   void FreeGroups(Group* groups, int group_bits);
-  void Renew(int32_t segment, int group_bits);  // It has new groups, and nothing in them yet.
+  void Renew(int32_t segment, int group_bits);  // Resets its counts: its groups are new.
   static uint32_t Matches(const Group& group, uint8_t tag);
   static void AppendGroup(const Group& group, std::vector<RowNumber>* rows);
 
@@ -139,7 +140,7 @@ class KeyIndex {
     const Entry& entry = EntryOf(place);
     return entry.groups[GroupOf(entry, place)];
   }
-  // The first row of an entry with this tag, along the search, that `accept` takes.
+  // The first row along the search whose entry has the tag of `place` and which `accept` accepts.
   template <typename Accept>
   RowNumber Search(uint64_t place, Accept accept) const;
   static bool IsFull(const Segment& segment) { return segment.size >= segment.size_max; }
@@ -156,9 +157,9 @@ class KeyIndex {
   int directory_bits_ = 0;
   std::vector<Entry> directory_;  // 2^directory_bits_.
   std::vector<Segment> segments_;
-  // Where groups lie, of all sizes; those that are in use no more, by group_bits.
+  // The memory of all groups, and the groups that are no longer in use, by group_bits.
   std::vector<PageRegion> regions_;
-  size_t region_used_ = 0;  // Bytes of the last one.
+  size_t region_used_ = 0;  // Bytes of the last region.
   std::array<std::vector<Group*>, kGroupBitsMax + 1> free_ = {};
   int64_t size_ = 0;
   int64_t bytes_ = 0;

@@ -1,7 +1,7 @@
-// PageRegion: memory of its own from the system, zero, in huge pages where the system has them, so
-// that a random access costs no walk through the page table.
+// PageRegion: zeroed memory from the system, in huge pages where the system has them, so that a
+// random access costs no walk through the page table.
 //
-// Nothing is taken before it is written; then 2 MiB at a time, but the first `small_bytes`, which
+// A page takes memory once it is written: 2 MiB at a time, except in the first `small_bytes`, which
 // stay in ordinary pages. Thread safety: a value.
 #ifndef CAPSTAN_SERVER_STORE_SPARSE_ROWS_PAGE_REGION_H_
 #define CAPSTAN_SERVER_STORE_SPARSE_ROWS_PAGE_REGION_H_

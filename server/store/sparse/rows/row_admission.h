@@ -1,4 +1,4 @@
-// RowAdmission: whether an update makes a row for a key that has none.
+// RowAdmission: decides whether an update makes a row for a key that has none.
 //
 // Decisions are a function of the bucket's updates and their order, so that every copy of a bucket
 // decides alike. Thread safety: thread-compatible.
@@ -20,7 +20,7 @@ namespace capstan::server {
 class RowAdmission {
  public:
   struct Config {
-    int32_t after = 1;         // Pushes, with the one that makes the row: 1 to 255.
+    int32_t after = 1;         // Pushes, including the one that makes the row: 1 to 255.
     int64_t filter_keys = 1;   // Keys that are counted at a time; >= 1.
     float probability = 1.0f;  // Chance that such a push makes the row, in (0, 1].
     uint64_t stream = 0;       // Stream of the table's random draws.
@@ -34,7 +34,7 @@ class RowAdmission {
   void Prefetch(uint64_t key) const {
     if (filter_.has_value()) filter_->Prefetch(key);
   }
-  // The update that makes `version` names `key`, which has no row.
+  // Decides on `key`, which has no row and is named by the update that makes `version`.
   bool Admits(uint64_t key, int64_t version);
 
   // The state to be saved; empty if pushes are not counted.

@@ -1,15 +1,17 @@
 // RowEviction: which rows of a bucket leave after an update.
 //
-// A hand goes round the places of the bucket. Each update moves it over so many cells of about
-// a hundred rows that it looks at 64 rows and four for each row that the update has made; of these
-// leave
+// A hand (the pointer of CLOCK) goes round the places of the bucket. Each update moves it over so
+// many cells of about a hundred rows that it looks at 64 rows and four for each row that the update
+// has made. These of them leave:
 //   - those that no update has named for `after` versions, or from the version on that SetBefore
 //     sets. If that is more than kAgeMax versions ago (row_stamp.h), kAgeMax versions count;
-//   - while the bucket has more than `rows_max` rows, those updated longest ago (the hash has put
-//     them there at random: a sample, as Redis takes one); the hand goes on until there are enough.
+//   - while the bucket has more than `rows_max` rows, those updated longest ago (the rows that it
+//     looks at are a random sample, as in Redis, because places are hashes); the hand goes on until
+//     there are enough.
 // Rows of the update at hand never leave.
 //
-// What leaves is a function of keys, stamps, version and hand, not of where rows lie in memory.
+// The rows that leave are a function of keys, stamps, version and hand, not of where rows lie in
+// memory.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_STORE_SPARSE_ROWS_ROW_EVICTION_H_
 #define CAPSTAN_SERVER_STORE_SPARSE_ROWS_ROW_EVICTION_H_
@@ -40,7 +42,8 @@ class RowEviction {
 
   // Rows whose stamp is of a lower version are too old from now on. 0: none.
   void SetBefore(int64_t version) { before_ = version; }
-  // Rows that leave after the update that made `version` and `made` rows; ascending by place.
+  // Returns the rows that leave after the update that made `version` and `made` rows; ascending by
+  // place.
   std::vector<Victim> Pick(int64_t version, int64_t made, const KeyIndex& index,
                            const RowSlab& rows);
 

@@ -2,8 +2,8 @@
 //
 //   row = key (8 bytes), then row_bytes - 8 bytes that are the caller's
 //
-// A row stays where it is until it is freed. Memory is the system's until a row of it is written: a
-// block costs nothing by itself.
+// A row stays where it is until it is freed. A block takes no memory from the system before its
+// rows are written.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_STORE_SPARSE_ROWS_ROW_SLAB_H_
 #define CAPSTAN_SERVER_STORE_SPARSE_ROWS_ROW_SLAB_H_
@@ -45,7 +45,7 @@ class RowSlab {
   }
 
   int64_t rows() const { return static_cast<int64_t>(end_ - free_.size()); }
-  // Rows that were ever in use and so have memory.
+  // The memory of all rows that were ever in use.
   int64_t bytes() const { return static_cast<int64_t>(end_ * row_bytes_); }
 
  private:

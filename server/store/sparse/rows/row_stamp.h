@@ -1,10 +1,10 @@
-// Stamps: a row knows the version that its last update made, modulo 2^32.
+// Stamps: the stamp of a row is the version that its last update made, modulo 2^32.
 //
 //   row = key (8 bytes), stamp (4 bytes), what else belongs to it
 //
-// Whoever holds rows brings stamps that are older than kAgeMax up to it, at every version that is a
-// multiple of kRenewEvery: ages are exact up to kAgeMax, and none ever comes near 2^32, where an
-// old row would look young.
+// The owner of the rows sets stamps that are older than kAgeMax to that age, at every version that
+// is a multiple of kRenewEvery: ages are exact up to kAgeMax, and none ever comes near 2^32, where
+// an old row would look young.
 // Thread safety: pure functions.
 #ifndef CAPSTAN_SERVER_STORE_SPARSE_ROWS_ROW_STAMP_H_
 #define CAPSTAN_SERVER_STORE_SPARSE_ROWS_ROW_STAMP_H_
@@ -20,13 +20,13 @@ inline constexpr int64_t kRenewEvery = int64_t{1} << 30;
 
 constexpr uint32_t StampOf(int64_t version) { return static_cast<uint32_t>(version); }
 
-// Updates since that of the stamp, at `version`.
+// The count of updates since that of the stamp, at `version`.
 constexpr int64_t AgeOf(uint32_t stamp, int64_t version) {
   return static_cast<uint32_t>(StampOf(version) - stamp);
 }
 
-// Whether the stamp is of a version after `since`, at `version`; also if that is too long ago to
-// tell.
+// Whether the stamp is of a version after `since`, at `version`; true also if that is too long ago
+// to be known.
 constexpr bool ChangedSince(int64_t since, uint32_t stamp, int64_t version) {
   return version - since > kAgeMax || AgeOf(stamp, version) < version - since;
 }

@@ -1,4 +1,4 @@
-// MemoryRowDisks: RowDisks for tests: payloads in a map, and errors when asked for.
+// MemoryRowDisks: RowDisks for tests: payloads in a map, and errors on request.
 //
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_SERVER_STORE_SPARSE_TESTING_MEMORY_ROW_DISKS_H_
@@ -24,10 +24,10 @@ class MemoryRowDisks final : public RowDisks {
     return std::make_unique<Disk>(this, static_cast<size_t>(payload_bytes));
   }
 
-  // The next calls fail with them.
+  // Calls fail with these, unless they are OK.
   absl::Status write_error;
   absl::Status read_error;
-  // Is called in the middle of each fetch: what others do while a disk is waited for.
+  // Called in the middle of each fetch: stands for what other threads do meanwhile.
   std::function<void()> on_fetch;
   int64_t written = 0;  // Payloads.
   int64_t read = 0;
