@@ -33,12 +33,13 @@ class CallHistory {
  public:
   static constexpr char kVariable[] = "CAPSTAN_CALL_HISTORY";
 
-  // Opens this client's file in the folder that the environment names. Null: it names none.
+  // Opens this client's file in the folder that the variable names. Returns null if it names none.
   // Errors: kUnavailable  the file cannot be made.
   static absl::StatusOr<std::unique_ptr<CallHistory>> OfEnvironment(const JobId& job, Rank rank,
                                                                     Incarnation incarnation,
                                                                     const Clock& clock);
-  // Opens this client's file in `folder`, which exists. `clock` outlives the history.
+  // Opens this client's file in `folder`, which exists. `clock` outlives the history. Errors: as
+  // above.
   static absl::StatusOr<std::unique_ptr<CallHistory>> Open(const std::string& folder,
                                                            const JobId& job, Rank rank,
                                                            Incarnation incarnation,
@@ -47,6 +48,7 @@ class CallHistory {
   CallHistory(const CallHistory&) = delete;
   CallHistory& operator=(const CallHistory&) = delete;
 
+  // Append the lines B, A and W.
   void Begun(const SendMessage& message);
   void Answered(const SendMessage& message, const std::vector<ShardReply>& replies);
   void Assigned(bool trains, Iteration start_iteration);

@@ -5,11 +5,11 @@
 //   AddPush -------> pushes --room, or patience---+--> Take --> started
 //   AddPlaced -----> placed ----------------------'
 //
-// A call may need room for its values: in the memory that is shared with its server, and a push in
-// push_bytes_max. A call that waits for room holds back no call of another queue. A backward pass
-// ends the last layers first: layers that the next forward pass reads first overtake pushes that
-// still wait, so that their parameters return first, too.
-// Called by PushPullCore (what comes in) and by its owner (what is started).
+// A call may need room for its values in the memory that is shared with its server; a push also
+// needs room in push_bytes_max. A call that waits for room holds back no call of another queue. A
+// backward pass ends with the first layers, which the next forward pass reads first: their pushes
+// overtake those that still wait, so that their parameters return first.
+// PushPullCore adds the calls; its owner takes and starts them.
 // Thread safety: thread-compatible.
 // Invariant: if there is a push_bytes_max, pushes under way to one server have at most so many
 //            bytes of values, but for those that TakeLatePush took; one may always be under way.
@@ -43,21 +43,21 @@ class CallQueue {
     std::string server;
     Transport* transport = nullptr;
   };
-  // Something to start: one field is set; none if it has become useless.
+  // Something to start: one field is set, or none if the call has become useless.
   struct Task {
     std::shared_ptr<ClientCall> call;
     std::optional<Question> question;
     Transport* offer = nullptr;  // WantsOffer was true.
   };
 
-  // Which calls the session still expects decides which are useless. It outlives the queue.
-  // `push_bytes_max`: none if a push is answered when later ones have come, which it must not hold
-  // back: then pushes wait for no room at all.
+  // A call is useless once `session`, which outlives the queue, does not expect its message any
+  // more. `push_bytes_max`: no value if servers answer a push only when later ones have come: it
+  // must not hold these back, so pushes never wait for room.
   CallQueue(const PushPullSession* session, std::optional<int64_t> push_bytes_max)
       : session_(*session), push_bytes_max_(push_bytes_max) {}
 
   // ---- what comes in
-  // Returns true if it has room, and is to be started now. Otherwise it waits.
+  // Returns true if the call has room, and is to be started now. Otherwise it waits.
   bool AddPull(const std::shared_ptr<ClientCall>& call);
   void AddPush(std::shared_ptr<ClientCall> call);
   // Adds a call for which AddPull returned true, if another thread is to start it.
@@ -76,7 +76,7 @@ class CallQueue {
   std::shared_ptr<ClientCall> TakeLatePush() { return TakeFirst(&pushes_); }
   // If the waiting pushes are small together, takes those that need not wait.
   std::vector<std::shared_ptr<ClientCall>> TakeSmallPushes();
-  void Clear();  // What was not started will not be.
+  void Clear();  // Drops everything that was not started.
 
   const CallSet& calls() const { return calls_; }  // Calls that wait or are under way.
   int64_t messages() const { return messages_; }   // Calls that were to be started so far.

@@ -1,7 +1,7 @@
 // ClientCall: one push or pull message of a client, from when it is made to its answer.
 //
-// PushPullCore makes and fills them; CallQueue says when each leaves; its transfer carries it
-// (transport.h).
+// PushPullCore makes and fills calls; CallQueue decides when each leaves; its transfer
+// (transport.h) carries the message.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_WORKER_CLIENT_CLIENT_CALL_H_
 #define CAPSTAN_WORKER_CLIENT_CLIENT_CALL_H_
@@ -23,7 +23,7 @@ struct OpPayload {
   PushArrays gradient;                                // Push.
   std::shared_ptr<const HalfArrays> gradient_halves;  // Push; may be null.
   PullArrays destination = nullptr;                   // Pull.
-  std::shared_ptr<const AllTableKeys> keys;           // It is never null.
+  std::shared_ptr<const AllTableKeys> keys;           // Never null.
 };
 
 struct ClientCall {
@@ -41,7 +41,7 @@ struct ClientCall {
   OpPayload payload;                   // The destination is used only while `reading`.
   std::vector<KeyForm> forms;          // One for each shard.
   std::vector<int64_t> sizes;          // Bytes of values of each shard.
-  int64_t pushing = 0;                 // Push: what it takes of CallQueue's push_bytes_max.
+  int64_t pushing = 0;                 // Push: its bytes in CallQueue's push_bytes_max.
   bool in_shared_memory = false;       // Its values lie there.
   bool reading = false;                // Its answer's values are being written.
 };

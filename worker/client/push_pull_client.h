@@ -10,8 +10,8 @@
 // a copy; parameters are copied at most once, from the receive buffer to their places. It asks a
 // server for a newer routing table when the session says so.
 // Thread safety: thread-safe. Any number of threads may wait, each for an operation of its own; an
-// operation goes on while any thread waits, or attends. The destructor cancels the calls that are
-// in flight.
+// operation makes progress while any thread waits or is in AttendOperations. The destructor cancels
+// the calls that are in flight.
 #ifndef CAPSTAN_WORKER_CLIENT_PUSH_PULL_CLIENT_H_
 #define CAPSTAN_WORKER_CLIENT_PUSH_PULL_CLIENT_H_
 
@@ -132,8 +132,9 @@ class PushPullClient {
   // another number of shards than the one before.
   absl::Status SetRouting(const v1::RoutingTable& routing);
 
-  // Starts pushing `gradient` (kept alive until acknowledged) as the iteration's slots (BSP; else
-  // empty); of sparse tables it has the rows of `keys`. Tables in `halves` are sent from there.
+  // Starts pushing `gradient`, which is kept alive until acknowledged, for the iteration's `slots`
+  // (empty without BSP). For sparse tables it has the rows of `keys`. Tables that `halves` has are
+  // sent from there.
   // Errors: those of PushPullSession::Start; kInvalidArgument  a table is shorter than its shards,
   // or has another number of rows than keys, or the rows of one bucket take more than 60 MiB.
   absl::StatusOr<OpId> Push(Iteration iteration, Range slots,
@@ -152,8 +153,8 @@ class PushPullClient {
                             AllTableKeys keys = {});
 
   // Starts an operation on one table alone, which may be pulled into another place each time
-  // (PushPullSession::Options, pulls_have_own_arrays). `values`: [elements], or of a sparse table
-  // [keys, dim]. A push may read them for a moment after it has ended: as long as `owner` is kept.
+  // (PushPullSession::Options, pulls_have_own_arrays). `values`: [elements], or [keys, dim] for a
+  // sparse table. A push may read them for a moment after it has ended: as long as `owner` is kept.
   // A pull writes them until it has ended or was cancelled. Errors: as above.
   absl::StatusOr<OpId> PushTable(TableId table, Iteration iteration, absl::Span<const float> values,
                                  std::shared_ptr<const void> owner, TableKeys keys = {});
@@ -167,7 +168,8 @@ class PushPullClient {
   //         kAborted         this incarnation is fenced off.
   //         others           the statuses with which PushPullSession ends operations.
   absl::StatusOr<OpResult> Wait(OpId op);
-  // As Wait, at most until `deadline`, and whatever Interrupt says. No value: it runs.
+  // Same as Wait, but only until `deadline`, and Interrupt does not end it. No value: the operation
+  // still runs.
   std::optional<absl::StatusOr<OpResult>> WaitUntil(OpId op, Instant deadline);
   void EndWaits(bool end);  // True: WaitUntil waits no more, from now on.
 
@@ -228,7 +230,7 @@ class PushPullClient {
   bool MayLeaveIdleLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WakeAttendantLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<OpId> StartOp(const OpRequest& request, OpPayload payload);
-  // Wakes those who wait for operations that have ended; what is to be started once the lock is
+  // Wakes the threads that wait for ended operations. Returns the calls to start once the lock is
   // released.
   Calls TakeActionsLocked(PushPullCore::Actions actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendQueued();                       // The sender's loop.
@@ -261,7 +263,7 @@ class PushPullClient {
   mutable absl::Mutex mutex_;
   absl::CondVar changed_, attendant_;
   PushPullCore core_ ABSL_GUARDED_BY(mutex_);
-  // All that were made.
+  // Every transport that was made.
   std::vector<std::shared_ptr<ServerTransport>> transports_ ABSL_GUARDED_BY(mutex_);
   bool sending_ ABSL_GUARDED_BY(mutex_) = false;          // The sender is starting a task.
   int rerouting_ ABSL_GUARDED_BY(mutex_) = 0;             // Above 0: no reader may begin.

@@ -1,13 +1,13 @@
 // PushPullCore: PushPullClient without threads, connections and clocks. It owns the session and the
-// arrays of operations, makes the calls for the session's messages, and takes in how they end.
+// arrays of operations, makes the calls for the session's messages, and handles their results.
 //
 //   Start, Release, Tick, OnReply ──► PushPullSession ──messages──► calls ──► Actions::start
 //                 ▲                         │                         │
 //                 │                         └──► Actions::ended       └─────► queue(): Take
 //                 └───────────── how a call ended, by whatever carries it ◄──────┘
 //
-// The owner starts what Actions::start and queue() give it, and tells by OnReply how each ended.
-// Answers of pulls are written to the operation's arrays between BeginRead and OnReply.
+// The owner starts the calls that Actions::start and queue() give it, and reports the end of each
+// to OnReply. Answers of pulls are written to the operation's arrays between BeginRead and OnReply.
 // Called by PushPullClient, under its mutex, and by the simulator's tasks.
 // Thread safety: thread-compatible.
 // Invariant: a message that the session expects is a call that waits in queue() or was given out.
@@ -44,12 +44,13 @@ class PushPullCore {
     int64_t push_bytes_max = 64 << 20;
     int64_t shared_memory_bytes = 0;
     KnownKeyLists::Options key_lists;
-    // It never returns null. The core keeps them to its end; calls and questions have pointers.
+    // Never returns null. The core keeps all transports to its end, because calls and questions
+    // point to them.
     std::function<std::shared_ptr<Transport>(const std::string& node, const std::string& address)>
         make_transport;
   };
 
-  // What the owner does after a call of this.
+  // The actions that a call leaves to the owner.
   struct Actions {
     std::vector<std::shared_ptr<ClientCall>> start;
     std::vector<OpId> ended;    // Operations; see FindEnded.
@@ -61,10 +62,10 @@ class PushPullCore {
   PushPullCore& operator=(const PushPullCore&) = delete;
 
   // ---- operations; arguments and errors as in PushPullClient
-  // Whether it is newer than the table of now. Errors: kInvalidArgument  it has another number of
-  // shards.
+  // Returns whether `routing` is newer than the current table. Errors: kInvalidArgument  it has
+  // another number of shards.
   absl::StatusOr<bool> IsNewer(const Routing& routing) const;
-  // REQUIRES: IsNewer(routing), `addresses` are set, and nothing is being read.
+  // REQUIRES: IsNewer(routing), routing.addresses is set, and nothing is being read.
   void SetRouting(Routing routing, Instant now, Actions* actions);
   absl::StatusOr<OpId> Start(const OpRequest& request, OpPayload payload, Instant now,
                              Actions* actions);
@@ -72,7 +73,7 @@ class PushPullCore {
   // and values that were released stay the same.
   void SetPayload(OpId op, OpPayload payload);
   void Release(OpId op, TableId table, int64_t first, Instant now, Actions* actions);
-  // Cancels the calls; what is being read for it may go on until their OnReply.
+  // Cancels the operation's calls; values may still be read for it until their OnReply.
   void CancelPull(OpId op, Instant now, Actions* actions);
   void Tick(Instant now, Actions* actions);
   void Heard(const std::string& server, Instant now) { session_.Heard(server, now); }
@@ -91,7 +92,7 @@ class PushPullCore {
   // their places. Returns whether the reply was accepted.
   bool OnReply(const std::shared_ptr<ClientCall>& call, const absl::Status& status,
                const absl::StatusOr<DecodedReply>& reply, Instant now, Actions* actions);
-  void Drop(const std::shared_ptr<ClientCall>& call);  // It has ended, and nobody cares how.
+  void Drop(const std::shared_ptr<ClientCall>& call);  // It has ended; its result is ignored.
 
   CallQueue& queue() { return queue_; }
   const CallQueue& queue() const { return queue_; }

@@ -79,7 +79,7 @@ struct CoreFixture {
                       {.destination = &parameters, .keys = std::make_shared<const AllTableKeys>()},
                       now, &actions);
   }
-  // What may leave now, as the client's sender takes it.
+  // Takes the calls that may leave now, as the client's sender does.
   Calls Taken() {
     Calls calls = std::exchange(actions.start, {});
     while (core.queue().IsReady()) {

@@ -115,7 +115,7 @@ struct ShardReply {
   Outcome outcome = Outcome::kDone;
   Version version;
   int64_t staleness = 0;  // Pull.
-  Generation membership;  // Pull: of the workers that staleness counts; 0: none is known.
+  Generation membership;  // Pull: the membership that staleness counts; 0: unknown.
 };
 
 // The workers or slots for which a pull waits, as a server said.
@@ -146,7 +146,8 @@ struct OpDone {
 struct SessionActions {
   std::vector<SendMessage> send;
   std::vector<OpDone> done;
-  // The session has just begun to need a newer routing table (needs_routing()): tell the scheduler.
+  // The session has just begun to need a newer routing table (needs_routing()): report it to the
+  // scheduler.
   bool need_routing = false;
   // Servers (indices in the routing table) to ask for their routing table: the scheduler has sent
   // none for long, or the server has not been heard. The answer, if one comes, goes to SetRouting.
@@ -160,7 +161,7 @@ struct PullProgress {
   bool reread = false;
 };
 
-// What the session is waiting for now; `job describe` shows it.
+// The operation that the session is waiting for now; `job describe` shows it.
 struct SessionWait {
   bool waiting = false;
   OpRequest request;
@@ -224,10 +225,10 @@ class PushPullSession {
 
   // Accepts a routing table; older or equal generations are ignored. Messages of a chunk that stays
   // the same, with the same primaries, stay in flight. All other shards that are not done are sent
-  // by the new table, and an unfinished pull reads the shards whose primary has changed (another
-  // process, or another term) again. silence_max starts anew for every operation, because the
-  // servers of the old table may not have existed any more. REQUIRES: the same shards as before, on
-  // any servers.
+  // according to the new table, and an unfinished pull reads the shards whose primary has changed
+  // (another process, or another term) again. silence_max starts anew for every operation, because
+  // the servers of the old table may not have existed any more. REQUIRES: the same shards as
+  // before, on any servers.
   void SetRouting(const Routing& routing, Instant now, SessionActions* actions);
 
   // Starts an operation on every shard of the job, or of one table. `shard_bytes`: the bytes of
@@ -273,7 +274,7 @@ class PushPullSession {
   void Tick(Instant now, SessionActions* actions);
   Instant NextDeadline() const;
 
-  PullProgress ProgressOf(OpId op, TableId table) const;  // Empty if the pull has ended.
+  PullProgress ProgressOf(OpId op, TableId table) const;  // All zero if the pull has ended.
   SessionWait CurrentWait(Instant now) const;
   // Says for how long and for whom an operation has waited. REQUIRES: it runs.
   std::string TextOf(OpId op, Instant now) const { return TextOf(ops_.at(op), now); }
@@ -370,7 +371,7 @@ class PushPullSession {
   void ForgetMessages(OpId op);
   absl::Status CheckStart(const OpRequest& request) const;
   std::string TextOf(const Op& op, Instant now) const;
-  int FirstUndone(const Op& op) const;  // An index in routing_.shards; their number: all are done.
+  int FirstUndone(const Op& op) const;  // An index in routing_.shards; its size if all are done.
   std::string ServerName(int server) const;
 
   const Options options_;  // Constant after construction.

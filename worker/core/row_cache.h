@@ -54,13 +54,14 @@ class RowCache {
   struct Options {
     int64_t rows_max = 0;  // > 0.
     int64_t dim = 0;       // Floats per row.
-    // True (SSP): a row is used up to iteration floor + bound. False: up to its pull's + bound.
+    // True (SSP): a row is used up to iteration floor + bound. False (ASP): up to the iteration of
+    // its pull + bound.
     bool by_floor = true;
     int64_t bound = 0;
   };
-  // What the servers reported with a pull's values.
+  // The servers' report with a pull's values.
   struct Answer {
-    int64_t staleness = 0;  // The largest: iteration - floor.
+    int64_t staleness = 0;  // The largest iteration - floor of all shards.
     Generation membership;  // The membership of all shards; 0: not known, or not the same.
   };
   explicit RowCache(const Options& options) : options_(options) {}

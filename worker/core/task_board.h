@@ -11,8 +11,8 @@
 //
 // While it is paused the task starts nothing more; it is idle when what was started has been
 // acknowledged. An assignment with the same leases continues exactly where the last one stopped.
-// Invariant: the task is idle only when every batch that it started has been acknowledged, also of
-// leases that it does not have any more. While it is paused, a batch that is the run of a program
+// Invariant: the task is idle only when every batch that it started has been acknowledged, also
+// batches of leases that it has no longer. While it is paused, a batch that is the run of a program
 // at its own pace may go on, as long as none of the run's operations does (SetResting).
 #ifndef CAPSTAN_WORKER_CORE_TASK_BOARD_H_
 #define CAPSTAN_WORKER_CORE_TASK_BOARD_H_
@@ -76,7 +76,7 @@ class TaskBoard {
   struct Options {
     bool bsp = false;
     int slots = 1;           // BSP: micro-batches per iteration.
-    int backups = 0;         // BSP: of them, those that an update does not wait for.
+    int backups = 0;         // BSP: the number of slots that an update does not wait for.
     int64_t batch_size = 1;  // Training samples per micro-batch.
     int64_t evaluation_batch_size = 1;
     int64_t train_samples = 0;
@@ -102,6 +102,7 @@ class TaskBoard {
 
   // BSP: other tasks have completed the iterations before `oldest`.
   void SkipTo(Iteration oldest);
+  // Counts a training pull in totals().
   void SawRead(const RowsRead& read);
   void Exported() { exported_ = true; }
   // The run that was begun has no operation under way, and begins none until the next assignment.
@@ -110,7 +111,7 @@ class TaskBoard {
   // The run that was begun has been taken away, and has no operation under way.
   void GiveUp(const Work& work);
 
-  // True if all assigned work is done, or none may be started; and all started is acknowledged.
+  // True if all assigned work is done or none may be started, and all started work is acknowledged.
   bool Idle() const;
 
   const Assignment& assignment() const { return assignment_; }
@@ -146,7 +147,7 @@ class TaskBoard {
   Iteration iterations_done_;
   TaskTotals totals_;
   int64_t under_way_ = 0;  // Training batches that are started and not yet done.
-  bool resting_ = false;   // The run under way rests.
+  bool resting_ = false;   // See SetResting.
   bool exported_ = false;
 };
 

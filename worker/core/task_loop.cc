@@ -127,7 +127,7 @@ Coroutine<absl::Status> TaskLoop::TrainOne(const Work& work) {
 }
 
 Coroutine<absl::Status> TaskLoop::RunOne(const Work& work) {
-  held_snapshot_.reset();  // What the run pushes makes it old.
+  held_snapshot_.reset();  // The run's pushes make it old.
   if (!Begin(work)) co_return PlanAgain();
   absl::StatusOr<WorkResult> result;
   PortCall run(port_, port_.RunProgram(work, &result));

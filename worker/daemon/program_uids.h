@@ -1,8 +1,8 @@
-// ProgramUids: which user the programs of each job run as: a number for each job of this worker.
+// ProgramUids: gives each job of this worker a user id, as which the job's programs run.
 //
 // A job gets a number with its first task here, keeps it as long as one of its tasks runs, and then
-// gives it back. Numbers go round, so that one comes back as late as can be: what an earlier job
-// has left outside of its folders is not at once another job's.
+// gives it back. Numbers are given in turn, so that each is reused as late as possible: files that
+// a job has left outside of its folders do not belong to the next job at once.
 // Thread safety: thread-compatible; pure.
 // Invariants: (1) no two jobs have the same number; (2) all numbers lie in the range.
 #ifndef CAPSTAN_WORKER_DAEMON_PROGRAM_UIDS_H_
@@ -41,14 +41,15 @@ class ProgramUids {
   // host begin at different places.
   ProgramUids(const UidRange& range, uint64_t begin);
 
-  // A task of `job` is about to start: its number. A new one is one for which `is_free` says so.
-  // Errors: kResourceExhausted  all numbers are taken. Those of `is_free`.
+  // Returns the number of `job`, a task of which is about to start. If the job has none yet, it
+  // gets one for which `is_free` returns true.
+  // Errors: kResourceExhausted  all numbers are taken; those of `is_free`.
   absl::StatusOr<uid_t> TaskStarts(const JobId& job,
                                    const std::function<absl::StatusOr<bool>(uid_t)>& is_free);
-  // A task of `job` has ended. True: it was the last one; GiveBack may follow.
+  // A task of `job` has ended. Returns true if it was the last one; then GiveBack may follow.
   // REQUIRES: TaskStarts came before.
   bool TaskEnds(const JobId& job);
-  // The number of `job` may be another one's, unless a task has started since.
+  // Frees the number of `job` for other jobs, unless a task of it has started since.
   void GiveBack(const JobId& job);
 
  private:

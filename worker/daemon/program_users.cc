@@ -49,7 +49,7 @@ absl::Status Failed(const std::string& path, int error) {
   return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(error)));
 }
 
-// It changes a file or folder itself, not what a symbolic link names.
+// Changes a file or folder itself, not what a symbolic link names.
 absl::Status SetOwner(const std::string& path, uid_t user, gid_t group, mode_t mode) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file.ok() || fchown(file.get(), user, group) != 0 || fchmod(file.get(), mode) != 0) {
@@ -85,8 +85,8 @@ std::string CopyOf(const std::string& task_folder, int64_t number) {
   return absl::StrCat(task_folder, "/", kTlsLink, ".", number);
 }
 
-// Makes copy `number` of the certificates for a program, and then the one that its link names. A
-// reader has the copy before for as long as there is no third one.
+// Makes copy `number` of the certificates for a program, and lets the program's link name it. The
+// copy before it is kept, because the program may be reading it; older ones are deleted.
 absl::Status CopyCertificates(const std::string& task_folder, uid_t user, int64_t number,
                               const TlsFolder& files, const std::string& denied) {
   const std::string copy = CopyOf(task_folder, number);
@@ -277,7 +277,7 @@ void ProgramUsers::EndOfTask(const TaskName& task, const std::string& folder) {
   ending_.erase(task.job);
   if (killed.ok()) {
     uids_.GiveBack(task.job);
-    unlink(LockOf(user).c_str());  // Before it is unlocked: who waits for it makes a new one.
+    unlink(LockOf(user).c_str());  // Before it is unlocked: other daemons make a new one.
     locks_.erase(user);
   } else {  // The user stays taken: no other job gets it while something of it runs.
     LogError({.job = task.job}, "its user {} cannot be given back: {}", user, killed.ToString());

@@ -8,13 +8,15 @@
 //         tls -> tls.1/                copies of the worker's certificate and key, the job's
 //         program/                     the job's: its spec, its home, what it writes until its end
 //
-// So a program reads what it needs, and neither the worker's key nor anything of another job. When
-// a task ends, what only it had is deleted; when the last one of a job ends, all processes of the
-// job's user are killed, whatever group or session they are in, and the user is free for another
-// job. Copies of certificates follow the worker's folder within a second.
+// So a program reads its own files and these copies, but neither the worker's files nor those of
+// another job. When a task ends, its copies and its program folder are deleted; when the last task
+// of a job ends, all processes of the job's user are killed, whatever group or session they are in,
+// and the user is free for another job. Copies of certificates follow the worker's folder within a
+// second.
 //
-// Daemons of one host share a range, with systemd, too: a user is taken by a lock on a file of its
-// number, in systemd's folder for that if there is one. The lock ends with the daemon.
+// Daemons of one host, and systemd, may share a range: a daemon takes a user by locking the file
+// that is named after its number, in systemd's folder for such locks if there is one. The lock ends
+// with the daemon.
 // Thread safety: thread-safe. TaskStarts waits while the processes of an ended task of the same job
 // are killed.
 #ifndef CAPSTAN_WORKER_DAEMON_PROGRAM_USERS_H_
@@ -53,9 +55,9 @@ class ProgramUsers {
   // Where a program runs, and as whom.
   struct Place {
     uid_t user = 0;
-    std::string folder;   // Its own.
-    std::string spec;     // A copy that it may read.
-    std::string tls_dir;  // The same; empty: plain text.
+    std::string folder;   // The program's own.
+    std::string spec;     // A copy of the task's spec that it may read.
+    std::string tls_dir;  // Copies of the certificates that it may read; empty: plain text.
   };
 
   explicit ProgramUsers(Options options);
@@ -72,11 +74,11 @@ class ProgramUsers {
   //         be made; names it.
   absl::StatusOr<Place> TaskStarts(const TaskName& task, const TaskFiles& files,
                                    const v1::TaskAssignment& assignment);
-  // The process of the task has ended. What cannot be killed or deleted is logged.
+  // The process of the task has ended: cleans up. Logs what cannot be killed or deleted.
   void TaskEnded(const TaskName& task, const TaskFiles& files);
 
  private:
-  // What a program's folder of certificates holds.
+  // The content of a program's folder of certificates.
   struct Certificates {
     TlsFolder files;
     std::string denied;
@@ -89,21 +91,21 @@ class ProgramUsers {
   };
 
   std::string LockOf(uid_t user) const;
-  // The lock of a user. Nothing: another daemon, or systemd, has it.
+  // Locks a user. No value: another daemon, or systemd, has the lock.
   absl::StatusOr<std::optional<Descriptor>> TryLock(uid_t user) const;
   absl::StatusOr<bool> TakeIfFree(uid_t user) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Place> MakePlace(const TaskFiles& files, const v1::TaskAssignment& assignment,
                                   Running& running);
   void EndOfTask(const TaskName& task, const std::string& folder);
-  // Takes what is the job's out of the task's folder, and closes that.
+  // Removes the job's files from the task's folder, and closes the folder to the job's user.
   void CleanUp(const std::string& task_folder);
   void TakeOverLeftovers();
-  void Run();  // The thread's.
+  void Run();  // The thread's loop.
   void FollowCertificates();
   void DeleteEnded() const;
 
   const Options options_;
-  const std::string ended_folder_;  // What ended tasks have left is moved here, and deleted.
+  const std::string ended_folder_;  // Leftovers of ended tasks are moved here, and deleted.
   std::string locks_folder_;        // Constant after Start.
 
   absl::Mutex mutex_;
@@ -114,7 +116,7 @@ class ProgramUsers {
   bool has_ended_ ABSL_GUARDED_BY(mutex_) = true;   // There may be something in ended_folder_.
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 
-  std::optional<Certificates> newest_;  // The thread's.
+  std::optional<Certificates> newest_;  // Used by the thread alone.
 
   std::thread thread_;
 };

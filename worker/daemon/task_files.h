@@ -31,11 +31,11 @@ struct TaskFiles {
   std::string log;
 };
 
-// Errors: kInvalidArgument  the job id is not 1 to 128 of [A-Za-z0-9_.-], or starts with '.'; the
-//                           rank is negative; the incarnation is 0.
+// Errors: kInvalidArgument  the job id is not 1 to 128 characters of [A-Za-z0-9_.-], or starts with
+//                           '.'; the rank is negative; the incarnation is 0.
 absl::StatusOr<TaskFiles> TaskFilesOf(const std::string& work_dir, const TaskName& task);
 
-absl::Status NeverRan(const JobId& job, Rank rank);  // kNotFound, as of NewestIncarnation.
+absl::Status NeverRan(const JobId& job, Rank rank);  // The kNotFound of NewestIncarnation.
 
 // Returns the highest incarnation of a rank that has left files here.
 // Errors: kInvalidArgument  as TaskFilesOf. kNotFound  there is none.
@@ -51,7 +51,7 @@ absl::Status WriteTaskSpec(const TaskFiles& files, const v1::TaskAssignment& ass
 absl::StatusOr<v1::TaskAssignment> ReadTaskSpec(const std::string& path);
 
 // Deletes the files of ended tasks, except for the `keep` tasks whose logs were written last, and
-// the folders that are then empty. Deletes the models that ended tasks were to send in any case.
+// the folders that are then empty. Always deletes the models that ended tasks have left unsent.
 // Returns the number of tasks whose files it deleted.
 int DeleteOldTasks(const std::string& work_dir, int keep,
                    const std::function<bool(const TaskName&)>& is_running);

@@ -189,7 +189,7 @@ absl::StatusOr<SpawnOptions> TaskSupervisor::ProgramOf(const TaskName& task,
   if (program_users_ != nullptr) {
     CAPSTAN_ASSIGN_OR_RETURN(place, program_users_->TaskStarts(task, files, assignment));
     options.user = place.user;
-    // The daemon's are not open to it.
+    // The daemon's folders are not open to it.
     options.environment = {{"HOME", place.folder}, {"TMPDIR", place.folder + "/tmp"}};
   }
   options.no_new_privileges = true;
@@ -206,8 +206,8 @@ absl::StatusOr<SpawnOptions> TaskSupervisor::ProgramOf(const TaskName& task,
   for (const auto& [name, value] : program.environment()) {
     options.environment.push_back({name, value});
   }
-  // What torch.distributed's launcher sets, too, with each task as a group of its own, and then
-  // what the library reads. The job cannot replace it.
+  // The variables that torch.distributed's launcher sets, too, with each task as a group of its
+  // own, and then those that the library reads. The job cannot replace them.
   const std::string rank = std::to_string(assignment.rank());
   const std::string world = std::to_string(assignment.spec().resources().workers());
   for (const auto& [name, value] :

@@ -38,7 +38,7 @@ class TaskSupervisor final : public NodeHandler {
     // Rules of AllowedPaths, passed to the tasks.
     std::vector<std::string> allow_path;
     bool run_programs = false;  // Runs the programs of users' jobs (JobSpec.program).
-    // Each job's programs run as one of these users. None: as this process's.
+    // Each job's programs run as one of these users. No value: as this process's user.
     std::optional<UidRange> program_uids;
     // The program that runs a task: this one, even if its file has been replaced since.
     std::string program = "/proc/self/exe";
@@ -70,15 +70,16 @@ class TaskSupervisor final : public NodeHandler {
   struct Process {
     TaskName task;
     TaskFiles files;
-    bool has_user = false;  // One of program_users_.
+    bool has_user = false;  // Its user is one of program_users_.
   };
 
   // Carries out the table's actions. `assignments` has those of actions.start.
   void Perform(const TaskActions& actions,
                const std::map<TaskName, const v1::TaskAssignment*>& assignments);
-  // How a task that trains a model is started.
+  // The options for the process of a task that trains a model.
   SpawnOptions ModelTask(const TaskFiles& files) const;
-  // How the program of a job is started. Its user, if it has one, is given back at its end.
+  // The options for the process of a job's program. Its user, if it has one, is given back at its
+  // end.
   // Errors: kFailedPrecondition  this worker runs none. Those of ProgramUsers::TaskStarts.
   absl::StatusOr<SpawnOptions> ProgramOf(const TaskName& task, const v1::TaskAssignment& assignment,
                                          const TaskFiles& files);

@@ -57,7 +57,7 @@ struct TaskActions {
   std::vector<Start> start;
   std::vector<ProcessId> terminate;  // Processes to terminate with grace.
   std::vector<ProcessId> kill;       // Processes to kill at once.
-  bool report = false;               // The node's state has changed: tell the scheduler now.
+  bool report = false;               // The node's state has changed: report it now.
 };
 
 class TaskTable {

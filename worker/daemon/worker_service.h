@@ -24,9 +24,10 @@ absl::StatusOr<v1::ReadTaskLogResponse> ReadTaskLog(
     const std::string& work_dir, const v1::ReadTaskLogRequest& request,
     const std::function<bool(const TaskName&)>& is_running);
 
-// Checks that the caller may read that log, by the owner of the job, which is in the task's spec. A
-// log without a spec is for admins. A worker without credentials has no caller, and permits all.
-// Errors: kNotFound  the log of a job of others, like one that is not there.
+// Checks that the caller may read that log, by the owner of the job, which is in the task's spec.
+// Only admins may read a log without a spec. A worker without credentials has no caller, and
+// permits all.
+// Errors: kNotFound  the job is another user's; the same error as for a log that is not there.
 //         kInvalidArgument, kNotFound  as above.
 absl::Status CheckMayReadLog(const std::string& work_dir, const v1::ReadTaskLogRequest& request,
                              const std::optional<Identity>& caller);

@@ -122,7 +122,7 @@ const capstan::v1::TableSpec* TableOf(const capstan_task* task, int64_t table) {
   return &tables[static_cast<size_t>(table)];
 }
 
-// Whether there is such a table, and `count` of what its arrays hold can be. `are_null`: one of the
+// Whether there is such a table, and its arrays can have `count` entries. `are_null`: one of the
 // arrays is NULL.
 bool IsOfTable(const capstan_task* task, int64_t table, int64_t count, bool are_null,
                const char* what, char* error) {
@@ -134,7 +134,7 @@ bool IsOfTable(const capstan_task* task, int64_t table, int64_t count, bool are_
   return false;
 }
 
-// Starts a push or a pull, which `start` is, and hands its number over.
+// Starts a push or a pull by `start`, and writes its number to *operation.
 template <typename StartOperation, typename Value>
 capstan_code Start(capstan_task* task, StartOperation start, int64_t table, const int64_t* keys,
                    int64_t key_count, Value* values, int64_t count, int64_t* operation,

@@ -1,4 +1,4 @@
-// What the files of the C interface share: the task, and how they say what is wrong.
+// The code that the files of the C interface share: the task, and how they report wrong arguments.
 // Thread safety: pure functions.
 #ifndef CAPSTAN_WORKER_PROGRAM_CLIENT_CODES_H_
 #define CAPSTAN_WORKER_PROGRAM_CLIENT_CODES_H_

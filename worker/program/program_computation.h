@@ -9,11 +9,11 @@
 //   Evaluate: as Train, without a gradient
 //
 // A work is offered once it is certain and its parameters are here; they stay as they are until the
-// program has released the gradient, or has finished. If there are rows, the next work's keys are
-// asked for before that, so that they are pulled meanwhile, and those of the one after it when the
-// work is finished, so that the program makes that batch while the task waits for servers. A work
-// that is given up is never offered. Works without samples are answered by the task's thread
-// itself.
+// program has released the gradient, or has finished. If there are rows, the keys of the next work
+// are asked for before that, so that its rows are pulled meanwhile. The keys of the work after it
+// are asked for when the current work is finished, so that the program makes that batch while the
+// task waits for servers. A work that is given up is never offered. Works without samples are
+// answered by the task's thread itself.
 // At own pace the only work is the run of the program: BeginRun offers it, Finish ends it, and the
 // program's threads push and pull by Tables meanwhile.
 // Thread safety: one thread uses the methods of Computation, and one the program's; Tables,
@@ -44,7 +44,8 @@
 
 namespace capstan::worker {
 
-// What the program is to do with a batch. Its arrays are valid until Finish or Fail.
+// One work of the program: a batch, or a run at its own pace. Its arrays are valid until Finish or
+// Fail.
 struct ProgramWork {
   enum class Kind {
     kTrain,
@@ -60,7 +61,7 @@ struct ProgramWork {
   // Numbers of the samples in their order, [n], n >= 1: in the training or in the test data. A run
   // has none.
   absl::Span<const int64_t> samples;
-  // The same for the same samples in the same place, whoever computes them: for random numbers.
+  // For random numbers: the same for the same samples in the same place, on any worker.
   uint64_t seed = 0;
 };
 
@@ -71,54 +72,57 @@ class ProgramComputation final : public Computation {
 
   // ---- The program's thread.
 
-  // Waits for the next work, at most `patience`. Null: none has come.
+  // Waits for the next work, at most `patience`. No value: none has come.
   // Errors: kOutOfRange          the task has ended; none will come.
   //         kFailedPrecondition  the last one is not finished.
   absl::StatusOr<std::optional<ProgramWork>> Next(absl::Duration patience);
   // The batches planned after the current work, in order: most of them come next, unless another
   // task is given them. Empty: none are known, or there is no current work.
   absl::Span<const ProgramWork> Upcoming() const;
-  // The rows that the current work needs of a table: keys in any order, repeated or not. places[i]
-  // becomes the row of keys[i] among those that Parameters has. What is not named has no rows.
-  // REQUIRES: as many places as keys. Errors (as of the others below): kInvalidArgument  the table
-  // has no rows, or there are 2^32 keys. kFailedPrecondition  the current work does not ask for it.
+  // Names the rows of a table that the current work needs: keys in any order, repeated or not.
+  // places[i] becomes the index of the row of keys[i] in the values that Parameters returns. Tables
+  // that are not named have no rows then. REQUIRES: as many places as keys.
+  // Errors: kInvalidArgument     the table has no rows, or there are 2^32 keys.
+  //         kFailedPrecondition  the current work does not ask for keys.
   absl::Status NameKeys(int table, absl::Span<const int64_t> keys, absl::Span<int64_t> places);
-  // The values of a table for the current work, [elements]; of rows, those that it named.
+  // The values of a table for the current work, [elements]; for a table of rows, the named rows.
   // Errors (also of the others below): kFailedPrecondition  there is no current work.
   //                                    kInvalidArgument     no such table or elements.
   absl::StatusOr<absl::Span<const float>> Parameters(int table) const;
   // Sets elements [first, first + values.size()) of the gradient to those of the mean over the
-  // work's samples; of averages, to what they become.
-  // Errors: kOutOfRange  a value is not finite; names the tensor. Others must be put in its place.
+  // work's samples; for averages, to their new values.
+  // Errors: kOutOfRange  a value is not finite; names the tensor. Finite ones must replace it.
   absl::Status PutGradient(int table, int64_t first, absl::Span<const float> values);
-  // Elements of the parameters' gradient from `first` on have been put, and these parameters are
-  // not read any more. They are sent meanwhile. Errors: kOutOfRange  one of them is not finite.
+  // The elements of the parameters' gradient from `first` on have been put, and these parameters
+  // are not read any more: the elements are sent meanwhile.
+  // Errors: kOutOfRange  one of these elements is not finite.
   absl::Status Release(int64_t first);
-  // Ends the current work. `loss_sum`: over its samples. `correct`: of them, classified correctly.
-  // A question for keys and a run ignore both.
+  // Ends the current work. `loss_sum`: the losses of its samples. `correct`: how many of them were
+  // classified correctly. A question for keys and a run ignore both.
   // Errors: kCancelled   the run was taken away.
   //         kOutOfRange  the loss, or a value that was put, is not finite: the work has ended, and
   //         the task fails.
   absl::Status Finish(double loss_sum, int64_t correct);
-  // The tables by which a run pushes and pulls. They may be used longer than the run lasts, and
-  // refuse what is begun then. Errors: kFailedPrecondition  there is no run.
-  //                                    kCancelled           the task has ended.
+  // The tables by which a run pushes and pulls. They may be used after the run has ended, and then
+  // refuse new operations.
+  // Errors: kFailedPrecondition  there is no run.
+  //         kCancelled           the task has ended.
   absl::StatusOr<std::shared_ptr<TableOperations>> Tables() const;
-  // The tables of the last run, over or not, to wait for its operations.
+  // The tables of the last run, which may be over, to wait for its operations.
   // Errors: kFailedPrecondition  there was no run.
   absl::StatusOr<std::shared_ptr<TableOperations>> TablesToWait() const;
-  // The program cannot go on; the task fails with this error, which may be about no work. What
-  // Parameters returned must not be read any more.
+  // The program cannot go on: the task fails with this error. There need not be a current work. The
+  // values that Parameters returned must not be read any more.
   void Fail(absl::Status error);
-  // The program leaves: it fails, unless it has finished its run.
+  // The program leaves: the task fails, unless the program has finished its run.
   void Leave();
-  // The error of a Fail, or of Leave, while the task waits for no work of the program: nothing that
-  // it computes returns it. OK: there was none.
+  // The error of a Fail or Leave that came while the task waited for no work of the program, so
+  // that no computation returns it. OK: there was none.
   absl::Status idle_failure() const;
 
   // ---- The task's thread.
 
-  // The task has ended: Next answers so from now on.
+  // The task has ended: from now on Next returns kOutOfRange.
   void End();
 
   const std::vector<v1::TableSpec>& tables() const override { return tables_; }
@@ -146,7 +150,7 @@ class ProgramComputation final : public Computation {
     ProgramWork work;
     std::vector<int64_t> samples;
   };
-  // What the task's thread waits for.
+  // A work that the task's thread offers to the program, with the arrays that it lends.
   struct Offer {
     Batch batch;
     std::vector<Batch> upcoming;
@@ -155,10 +159,10 @@ class ProgramComputation final : public Computation {
     const TableArrays* parameters = nullptr;
     TableArrays* gradient = nullptr;  // Null: an evaluation.
     const GradientPartReady* ready = nullptr;
-    // By table: it covers all elements that were put without being finite; others may have
+    // By table: covers all elements that were not finite when they were put; other values may have
     // replaced them.
     std::map<int, Range> doubtful;
-    float scale = 1.0f;  // From a mean over the samples to the work's part of the iteration's.
+    float scale = 1.0f;  // Turns a mean over the samples into the work's part of the iteration's.
     bool taken = false;
     bool awaited = true;  // The task's thread waits for its end.
   };
@@ -186,15 +190,16 @@ class ProgramComputation final : public Computation {
   void FinishRun() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellChanged() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckTaken() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
-  // Errors: kFailedPrecondition  there is no current work, or it is no run, no batch, or not of the
-  // kind that asks for keys, that is computed, or that has a gradient.
+  // Errors: kFailedPrecondition  there is no current work, or it is not, in this order: a run; a
+  // batch; a question for keys; a batch to compute; a batch with a gradient.
   absl::Status CheckRuns() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   absl::Status CheckIsBatch() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   absl::Status CheckNamesKeys() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   absl::Status CheckComputes() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   absl::Status CheckTrains() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
-  // Errors: kOutOfRange  one of these elements of the gradient is not finite; or the loss, or any
-  // element that was put. REQUIRES: there is a current work; CheckFinite: it has a gradient.
+  // Errors: kOutOfRange  not finite: one of these elements of the gradient (CheckFinite); the loss,
+  // or any element that was put (CheckResult).
+  // REQUIRES: there is a current work; CheckFinite: it has a gradient.
   absl::Status CheckFinite(int table, const Range& elements) const
       ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   absl::Status CheckResult(double loss_sum) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
@@ -205,13 +210,13 @@ class ProgramComputation final : public Computation {
   const std::vector<v1::TableSpec> tables_;
   const bool has_rows_;
 
-  // The task's thread alone.
+  // Used by the task's thread alone.
   EpochOrder order_;
   const TableArrays* parameters_ = nullptr;
-  std::vector<Work> planned_;  // As the task last knew it.
-  Work pulled_work_;           // The one of the last pull.
+  std::vector<Work> planned_;  // The newest plan of the task.
+  Work pulled_work_;           // The work of the last pull.
   std::optional<KeysAhead> ahead_;
-  // With rows: what was pulled last, and what the work in training has of it.
+  // With rows: the keys that were pulled last, and those of the work in training.
   AllTableKeys pulled_keys_, training_keys_;
   bool pulled_is_taken_ = true;
   TableArrays training_parameters_;
@@ -220,7 +225,7 @@ class ProgramComputation final : public Computation {
   std::optional<Offer> offer_ ABSL_GUARDED_BY(mutex_);
   // The work that the program computed when it failed. Another thread may still read its samples.
   std::optional<Offer> failed_offer_ ABSL_GUARDED_BY(mutex_);
-  // Calls of PutGradient and Release that use what the task's thread lent, without the lock: the
+  // Calls of PutGradient and Release that use arrays of the task's thread without the lock: the
   // task's thread waits for their end.
   int calls_inside_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<WorkResult> result_ ABSL_GUARDED_BY(mutex_);  // Finish sets it.

@@ -212,7 +212,7 @@ TEST_CASE("ProgramComputation: keys are asked for first, the next work's before 
   REQUIRE_OK(work.status());
   CHECK((*work)->kind == ProgramWork::Kind::kTrain);
   CHECK(computation.Parameters(kAds)->size() == 4);
-  // What was pulled for it, though the next work's has come.
+  // The values that were pulled for it, although the next work's values have come.
   CHECK(computation.Parameters(0).value()[0] == 1);
   CHECK(computation.Parameters(kAds).value()[0] == 10);
   REQUIRE_OK(computation.PutGradient(kAds, 2, {1, 2}));
@@ -383,7 +383,7 @@ TEST_CASE("ProgramComputation: a run has tables from Next to Finish") {
   REQUIRE_OK(result.status());
   CHECK(result->samples == 1);
   CHECK(absl::IsFailedPrecondition(computation.Tables().status()));
-  CHECK(computation.TablesToWait().value() == run.tables);  // What is started may be waited for.
+  CHECK(computation.TablesToWait().value() == run.tables);  // Begun operations may be awaited.
   computation.EndRun();
   computation.Leave();  // It may leave now.
   computation.Fail(absl::OkStatus());

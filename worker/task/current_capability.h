@@ -29,7 +29,7 @@ class CurrentCapability {
     absl::MutexLock lock(&mutex_);
     return bytes_;
   }
-  // SyncTaskRequest.capability_expiry_unix_s.
+  // The value of SyncTaskRequest.capability_expiry_unix_s; 0: the task has no capability.
   int64_t ExpiryUnixSeconds() const {
     const absl::StatusOr<Capability> capability = DecodeCapability(Get());
     return capability.ok() ? absl::ToUnixSeconds(capability->expiry) : 0;

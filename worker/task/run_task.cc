@@ -27,8 +27,9 @@ void RunningTask::Set(Task* task) {
 int RunTask(const v1::TaskAssignment& assignment, const std::string& scheduler,
             const Credentials* credentials, const std::string& folder, const MakeComputation& make,
             RunningTask* running) {
-  // With the last of its objects gRPC 1.51 shuts down and joins a thread that may sleep for 10 s in
-  // poll. Meanwhile the scheduler would take the task, whose work is done, for dead. So it is kept.
+  // gRPC 1.51 shuts down with the last of its objects, and joins a thread that may sleep for 10 s
+  // in poll. Meanwhile the scheduler would take the task, whose work is done, for dead. So gRPC is
+  // kept.
   grpc_init();
   const SteadyClock clock;
   Task task(assignment, scheduler, credentials, folder, make, clock);

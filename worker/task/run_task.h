@@ -15,11 +15,11 @@ namespace capstan::worker {
 
 class Task;
 
-// What other threads may ask of a running task. Thread safety: thread-safe.
+// The requests that other threads may make to a running task. Thread safety: thread-safe.
 class RunningTask {
  public:
-  // Lets the task give up for this reason, also while it waits for work or for a server, or once it
-  // begins. Does nothing if `why` is OK.
+  // Makes the task give up for this reason, also while it waits for work or for a server; a task
+  // that has not begun gives up once it begins. Does nothing if `why` is OK.
   void GiveUp(const absl::Status& why);
   // The task's newest capability. Empty: it has none, or no task runs.
   std::string capability();
@@ -33,10 +33,10 @@ class RunningTask {
 };
 
 // Trains, evaluates and exports as the scheduler at `scheduler` (host:port) says, until it says
-// FINISH. `folder` has the task's own files. `make` makes what computes. Returns the process's exit
-// code: 0: the task is done, or was told to stop (fenced off); 1: it failed and has told the
-// scheduler why; 3: it failed and could not tell the scheduler. Null credentials: plain text; null
-// `running`: nobody asks anything of it.
+// FINISH. `folder` has the task's own files. `make` makes the task's computation. Returns the
+// process's exit code: 0: the task is done, or was told to stop (fenced off); 1: it failed and has
+// reported why; 3: it failed and could not report it. Null credentials: plain text; null `running`:
+// no other thread makes requests.
 int RunTask(const v1::TaskAssignment& assignment, const std::string& scheduler,
             const Credentials* credentials, const std::string& folder, const MakeComputation& make,
             RunningTask* running = nullptr);

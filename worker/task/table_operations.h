@@ -40,7 +40,7 @@ class TableOperations {
  public:
   static constexpr int kOperationsMax = 1024;
 
-  // Null: the table is dense.
+  // No value: the table is dense.
   using Keys = std::optional<absl::Span<const int64_t>>;
 
   // The result of a wait.
@@ -50,14 +50,14 @@ class TableOperations {
     std::string text;     // If it has not ended: for whom it waits.
   };
 
-  // `tables`: those of the job, by index. `progress` is told of each operation that has ended, by
-  // any thread. The client outlives the last End.
+  // `tables`: those of the job, by index. `progress` is called, by any thread, for each operation
+  // whose end Wait has seen. The client outlives the last End.
   TableOperations(PushPullClient* client, std::vector<v1::TableSpec> tables, Progress progress);
 
   // ---- the program's threads
-  // Starts a push of `values`: [elements] of a dense table, which stay as they are until the
-  // operation was waited for; of rows [keys, dim], which are copied, and summed where a key stands
-  // several times. Returns the operation's number.
+  // Starts a push of `values`. For a dense table they are [elements], and must not change until the
+  // operation was waited for. For rows they are [keys, dim]: they are copied, and summed for a key
+  // that occurs several times. Returns the operation's number.
   // Errors: kInvalidArgument    no such table, or another number of values than it has; keys of a
   //                             dense table; rows without keys.
   //         kOutOfRange         a value is not finite.
@@ -65,10 +65,10 @@ class TableOperations {
   //         kCancelled          the run is over.
   absl::StatusOr<int64_t> Push(int table, Keys keys, absl::Span<const float> values);
   // Starts a pull into `values`, which are written until the operation was waited for. Keys may
-  // stand several times. A key without a row has initial values. Errors: as above.
+  // occur several times. A key without a row has initial values. Errors: as above.
   absl::StatusOr<int64_t> Pull(int table, Keys keys, absl::Span<float> values);
-  // Waits at most `patience` for an operation, once it has ended the last time.
-  // Status: kNotFound    it was never started, or was waited for; another thread waits for it.
+  // Waits at most `patience` for an operation, which is forgotten once its end was returned.
+  // Status: kNotFound    it was never started, is forgotten, or another thread waits for it.
   //         kCancelled   the run is over.
   //         others       those with which PushPullSession ends operations.
   Waited Wait(int64_t operation, absl::Duration patience);
@@ -77,8 +77,8 @@ class TableOperations {
   void Open();
   void SetPaused(bool paused);  // REQUIRES: open or paused.
   void Close();                 // No operation begins any more.
-  // No operation is being started or runs. When that becomes true while it is not open, the client
-  // has been interrupted, or is idle.
+  // True if no operation is being started or runs. When this becomes true in a state other than
+  // open, the client has been interrupted or is idle, so that AttendOperations returns.
   bool IsIdle() const;
   // Takes the results of all operations that nobody waits for. Returns the first error.
   // REQUIRES: closed and idle.
@@ -105,8 +105,8 @@ class TableOperations {
   absl::StatusOr<const v1::TableSpec*> CheckTable(int table, const Keys& keys, size_t values) const;
   absl::StatusOr<int64_t> Start(Operation operation, const StartOp& start);
   absl::Status Begin(int table, bool push, Iteration* iteration);
-  Operation* Await(int64_t number);  // It is the caller's until it is erased, or not awaited.
-  // Waits for the result. Returns why it has none yet, else nothing.
+  Operation* Await(int64_t number);  // The caller owns it until it is erased or not awaited.
+  // Waits for the result. Returns why there is none yet, or an empty text.
   std::string AwaitResult(Operation& operation, Instant deadline);
   // Same, once the run is over: End is about to write the result.
   std::string AwaitEnd(const Operation& operation, Instant deadline)
@@ -115,17 +115,17 @@ class TableOperations {
   std::string NameOf(int table) const;
 
   PushPullClient* const client_;
-  const SteadyClock clock_;  // As the client's.
+  const SteadyClock clock_;  // The same time as the client's.
   const std::vector<v1::TableSpec> tables_;
   const Progress progress_;
 
   mutable absl::Mutex mutex_;
   State state_ ABSL_GUARDED_BY(mutex_) = State::kClosed;
   int starting_ ABSL_GUARDED_BY(mutex_) = 0;             // Threads that start an operation.
-  int waiting_ ABSL_GUARDED_BY(mutex_) = 0;              // Threads that wait by the client.
+  int waiting_ ABSL_GUARDED_BY(mutex_) = 0;              // Threads that wait in the client.
   int64_t last_ ABSL_GUARDED_BY(mutex_) = 0;             // The newest operation's number.
-  std::vector<int64_t> pushes_ ABSL_GUARDED_BY(mutex_);  // By table.
-  // By number; those that were not waited for.
+  std::vector<int64_t> pushes_ ABSL_GUARDED_BY(mutex_);  // Begun so far, by table.
+  // The operations that were not waited for, by number.
   std::map<int64_t, Operation> operations_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -52,8 +52,8 @@ class Task final : private TaskPort {
   // Works until the scheduler says FINISH, the task is fenced off, or something fails.
   // Returns the process's exit code (run_task.h).
   int Run();
-  // Ends Run, also while it waits for work or for a server. It fails for this reason, unless it is
-  // done.
+  // Ends Run, also while it waits for work or for a server. The task fails for this reason, unless
+  // it is done.
   void GiveUp(const absl::Status& why);
   std::string capability() const { return capability_.Get(); }  // The newest; empty: none.
 
@@ -84,7 +84,7 @@ class Task final : private TaskPort {
   // Keeps the operations of the run going until it has ended, or was taken away (kCancelled).
   absl::StatusOr<WorkResult> AttendRun(const Work& work);
   absl::Status DrainRun();  // Waits until no operation runs, unless the task is fenced off.
-  void AwaitIdle();         // Returns sometimes before no operation runs.
+  void AwaitIdle();         // Waits until no operation runs; may return earlier.
   enum class RunState { kGoesOn, kPaused, kTakenAway };
   RunState StateOfRun(const Work& work);
   void Rest();  // Reports that the paused run rests, if it does; waits for what changes that.
@@ -114,10 +114,10 @@ class Task final : private TaskPort {
   std::shared_ptr<Computation> computation_;
   std::shared_ptr<TableOperations> tables_;  // Shared with a program at its own pace; else null.
   TableArrays parameters_;
-  // A pool; a gradient is free when no one else holds it: not gradient_, and no push.
+  // A pool; a gradient is free when neither gradient_ nor a push holds it.
   std::vector<std::shared_ptr<GradientArrays>> gradients_;
   std::shared_ptr<GradientArrays> gradient_;  // Train computes it for the next push.
-  AllTableKeys gradient_keys_;                // Its rows, if updates are recorded.
+  AllTableKeys gradient_keys_;                // The keys of its rows, if updates are recorded.
 
   // Self-synchronized.
   CurrentCapability capability_;

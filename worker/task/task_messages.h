@@ -15,8 +15,8 @@ absl::StatusOr<Assignment> AssignmentFromProto(const v1::Assignment& proto);
 
 v1::TaskProgress ProgressToProto(const TaskBoard& board);
 
-// What every report has: which task it is, and how far it has come. `seen`: the newest revision of
-// the scheduler's store that it was told.
+// Makes a report with the fields that every report has: which task it is, and how far it has come.
+// `seen`: the newest revision of the scheduler's store that it was told.
 v1::SyncTaskRequest MakeReport(const v1::TaskAssignment& task, const TaskBoard& board,
                                bool prepared, const v1::StoreRevision& seen);
 

@@ -1,7 +1,7 @@
 // TaskTrace: records the times of layers, copies, messages and waits in a task's first batches.
 //
 // The file trace-<rank>-<incarnation>.json in the job's output folder is written when those batches
-// are done, or the task ends (common/observability/trace.h says what shows it).
+// are done, or the task ends (common/observability/trace.h names programs that show it).
 // Thread safety: Message is thread-safe; only the thread that trains calls the other methods.
 #ifndef CAPSTAN_WORKER_TASK_TASK_TRACE_H_
 #define CAPSTAN_WORKER_TASK_TASK_TRACE_H_

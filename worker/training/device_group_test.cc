@@ -77,7 +77,7 @@ std::vector<float> InitialParameters(const ModelPlan& plan) {
 // No sample is of class 0, because NaN logits would count as class 0.
 Batch LabelledBatch(const ModelPlan& plan, int64_t n, uint64_t seed) {
   Batch batch = RandomBatch(plan, n, seed);
-  // Half of the samples are of one class, so that each part has correct ones.
+  // Every other sample is of one class, so that each part has correct ones.
   for (size_t i = 0; i < batch.labels.size(); ++i) {
     batch.labels[i] = i % 2 == 0 ? kFound : std::max(batch.labels[i], 1);
   }

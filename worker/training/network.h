@@ -75,8 +75,8 @@ class Network {
   //   parameters        [plan.parameter_count]  read: fp32, or 16-bit in exchanges().parameters
   //   dropout_key                               key from which every mask of this step is drawn
   //   needed                                    waits for parameters; null: all are there
-  // Errors: kInvalidArgument    1 <= batch.n() <= batch_size_max or another size does not hold, or
-  //                             a label is out of range.
+  // Errors: kInvalidArgument    batch.n() is outside [1, batch_size_max], an array has another size
+  //                             than above, or a label is out of range.
   //         kCancelled          `needed` has returned false: there is no step.
   //         kResourceExhausted  activations do not fit in memory; says how many bytes they need,
   //                             and on a device what Create says.

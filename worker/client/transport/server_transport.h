@@ -1,8 +1,8 @@
-// ServerTransport: what a real client has with one server: gRPC, and where the server has them data
-// connections and memory that both share.
+// ServerTransport: the Transport of real clients: gRPC to one server and, if the server offers
+// them, data connections and memory that both share.
 //
-// gRPC carries questions and offers, and values only while no data connection is open. Values in
-// shared memory are named by messages that go either way.
+// gRPC carries questions and offers, and values only while no data connection is open. A message
+// over gRPC or a data connection names the place of its values in shared memory.
 // Thread safety: thread-safe, but for HasMoved, which one thread calls at a time. A transfer's
 // Cancel may be called at any time.
 #ifndef CAPSTAN_WORKER_CLIENT_TRANSPORT_SERVER_TRANSPORT_H_
@@ -47,8 +47,8 @@ class ServerTransport final : public Transport {
   ServerTransport(const ServerTransport&) = delete;
   ServerTransport& operator=(const ServerTransport&) = delete;
 
-  // Cancels questions, and waits until these, all transfers and connections are gone. `on_change`
-  // is not called any more. REQUIRES: whoever has transfers lets go of them. Idempotent.
+  // Cancels questions, and waits until they, all transfers and connections are gone; `on_change` is
+  // not called afterwards. REQUIRES: the owners of transfers release them. Idempotent.
   void Close();
 
   std::shared_ptr<Transfer> NewTransfer(OpKind kind) override;
@@ -56,7 +56,7 @@ class ServerTransport final : public Transport {
   bool MustWaitForRoom(OpKind kind, int64_t bytes) const override;
   void SetSharedBytes(int64_t bytes) override { shared_memory_.SetSize(bytes); }
   bool WantsOffer(Instant now) const override;
-  // Offers the server to share memory, and opens data connections, where that is due.
+  // Offers the server to share memory, and opens data connections, if it is time for that.
   void Offer(Instant now) override;
   bool HasMoved() override;  // On data connections.
 

@@ -72,7 +72,8 @@ class SharedMemoryConnection {
   SharedMemoryConnection(const SharedMemoryConnection&) = delete;
   SharedMemoryConnection& operator=(const SharedMemoryConnection&) = delete;
 
-  // Sets the bytes to share, both directions together; 0: none. Replaces a segment of under half.
+  // Sets the bytes to share, both directions together; 0: none. Replaces a segment of less than
+  // half that size.
   void SetSize(int64_t bytes);
   // True if it is time for Offer.
   bool WantsOffer(Instant now) const;

@@ -9,7 +9,7 @@
 //
 // One deadline holds for all of them: a message fails with kDeadlineExceeded when it is `timeout`
 // old and no byte has moved to or from the server for as long; its wait at the server counts. Where
-// moving bytes cannot be seen, as over gRPC, they are taken to move at kSlowestBytesASecond.
+// moving bytes cannot be seen, as over gRPC, they are assumed to move at kSlowestBytesASecond.
 //
 // Thread safety: any thread may call a transport's functions (HasMoved one at a time) and Cancel at
 // any time. `done`, and in it End, may be called before Start has returned.
@@ -69,7 +69,7 @@ class Transfer {
   virtual bool Start(Request request, Done done) = 0;
   // Makes it end with kCancelled soon, unless it has ended. May be called before Start.
   virtual void Cancel() = 0;
-  // Its answer's values are not used any more. REQUIRES: `done` was called.
+  // Says that the values of its answer are not used any more. REQUIRES: `done` was called.
   virtual void End() {}
 };
 
@@ -83,15 +83,15 @@ class Transport {
   // lock of the transport; errors are those of the call.
   virtual void AskRouting(const JobId& job, absl::Duration timeout, RoutingDone done) = 0;
 
-  // Shared memory has no room now for so many bytes of values, but will have when other messages
-  // have given theirs back.
+  // True if shared memory has no room now for so many bytes of values, but will have room when
+  // other messages have given theirs back.
   virtual bool MustWaitForRoom(OpKind /*kind*/, int64_t /*bytes*/) const { return false; }
   // Sets the bytes to share with the server, both directions together.
   virtual void SetSharedBytes(int64_t /*bytes*/) {}
-  // There may be a better way to the server, and it is time to offer it.
+  // True if there may be a better way to the server, and it is time to offer it.
   virtual bool WantsOffer(Instant /*now*/) const { return false; }
   virtual void Offer(Instant /*now*/) {}
-  // Values have moved from or to the server since the last call of this.
+  // True if values have moved from or to the server since the last call of HasMoved.
   virtual bool HasMoved() { return false; }
 };
 

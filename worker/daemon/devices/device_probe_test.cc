@@ -10,7 +10,7 @@
 namespace capstan::worker::device_probe_test {
 namespace {
 
-// What a fake driver reports.
+// A machine as the fake driver reports it.
 struct Machine {
   int version = 13010;
   absl::Status start;

@@ -1,4 +1,4 @@
-// What tests of ProgramComputation share: a job, a work of it, and the task that offers the work.
+// Fixtures for tests of ProgramComputation: a job, a work of it, and the task that offers the work.
 // Thread safety: TrainingTask is thread-compatible; its members are read after Join.
 #ifndef CAPSTAN_WORKER_PROGRAM_TESTING_TRAINING_TASK_H_
 #define CAPSTAN_WORKER_PROGRAM_TESTING_TRAINING_TASK_H_

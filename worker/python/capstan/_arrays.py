@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 from capstan._client import Error
 
-# Where arrays without values are: torch's have no address.
+# The address of arrays without values, for which torch gives none.
 _NO_VALUES = ctypes.create_string_buffer(1)
 _CPU, _PINNED = 1, 3  # Kinds of devices (DLDeviceType) whose memory is the host's.
 _DLPACK_KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
@@ -70,8 +70,8 @@ def memory_of(array: Any, what: str) -> Memory:
     """The values of anything with the buffer protocol, or with __dlpack__ on the CPU.
 
     Nothing is copied, except a buffer whose values are not row by row without gaps. `what` begins
-    the messages. Raises Error for what is no such array, on another device, or has such gaps and no
-    buffer.
+    the messages. Raises Error for anything else, for an array on another device, and for one with
+    such gaps and no buffer.
     """
     try:
         view = memoryview(array)
@@ -145,8 +145,8 @@ def _numpy() -> Any:
 def as_array(content: memoryview, letter: str, shape: tuple[int, ...]) -> Any:
     """A numpy.ndarray of this memory, which may be written if the memory may.
 
-    content: bytes. letter: of its values, as in `struct` ('f', 'q'). Without NumPy a memoryview, in
-    which an array without values has no shape.
+    content: bytes. letter: the type of its values, as in `struct` ('f', 'q'). Without NumPy the
+    result is a memoryview, in which an array without values has no shape.
     """
     numpy = _numpy()
     if numpy is not None:
@@ -155,7 +155,7 @@ def as_array(content: memoryview, letter: str, shape: tuple[int, ...]) -> Any:
 
 
 def new_floats(shape: tuple[int, ...]) -> Memory:
-    """Memory of float32 that nobody else has; its owner is the array of it, as of `as_array`."""
+    """New memory of float32; its owner is an array of that memory, as `as_array` makes it."""
     numpy = _numpy()
     count = math.prod(shape)
     array = (numpy.empty(shape, numpy.float32) if numpy is not None else
@@ -164,7 +164,7 @@ def new_floats(shape: tuple[int, ...]) -> Memory:
 
 
 def int64s(numbers: tuple[int, ...]) -> Any:
-    """Whole numbers as an array of int64, [n], as `as_array` has it."""
+    """Whole numbers as an array of int64, [n], as `as_array` makes it."""
     return as_array(memoryview(struct.pack(f"={len(numbers)}q", *numbers)), "q", (len(numbers),))
 
 

@@ -15,7 +15,7 @@ from typing import Optional
 _ERROR_BYTES = 1024
 _OK, _TIMEOUT, _ENDED, _WRONG, _DIVERGED, _FAILED = range(6)
 _COMPUTE, _NAME_KEYS, _EVALUATE, _NAME_TEST_KEYS, _RUN = range(5)  # A work's kind.
-POLL_SECONDS = 0.2  # Between two looks for Ctrl-C.
+POLL_SECONDS = 0.2  # Between two checks for Ctrl-C.
 
 
 class Error(RuntimeError):
@@ -42,9 +42,9 @@ class Work:
     epoch: int
     iteration: int
     slot: int  # Which of the iteration's batches it is under BSP, else -1.
-    seed: int  # The same for the same samples in the same epoch, whoever computes them.
-    samples: tuple[int, ...]  # Their numbers in the data, in order.
-    tests: bool = False  # They are of the test data, and are to be evaluated.
+    seed: int  # The same for the same samples in the same epoch, on any worker.
+    samples: tuple[int, ...]  # Numbers of the samples in the data, in order.
+    tests: bool = False  # The samples are of the test data, and are to be evaluated.
     runs: bool = False  # The job has own_pace: push, pull and wait, then finish.
 
 
@@ -68,7 +68,7 @@ class Table:
     name: str
     kind: int  # PARAMETERS, AVERAGES or ROWS.
     dim: int  # ROWS: floats a row.
-    tensors: tuple[Tensor, ...]  # The others.
+    tensors: tuple[Tensor, ...]  # The tensors in it; none for ROWS.
 
 
 class _Work(ctypes.Structure):
@@ -95,7 +95,7 @@ class _Table(ctypes.Structure):
 
 
 def _find_library() -> str:
-    """CAPSTAN_CLIENT_LIBRARY, else the file beside this one."""
+    """The path in CAPSTAN_CLIENT_LIBRARY, else that of the file beside this one."""
     named = os.environ.get("CAPSTAN_CLIENT_LIBRARY")
     path = pathlib.Path(named) if named else pathlib.Path(__file__).with_name(
         "libcapstan_client.so")
@@ -164,10 +164,11 @@ class Snapshot:
              found: int = 0) -> None:
         """Reads `count` fp32 values into the memory from `address` on.
 
-        Of parameters they are all of the table's; of rows, those of `key_count` int64 from `keys`
-        on. `found` is the address of a byte for each key, or 0: 1 if the key had a row; else its
-        values are 0. Raises Failed if the servers do not keep the moment any more, and Error if the
-        numbers do not fit or it is closed.
+        For a dense table these are all of its values; for a table of rows, the rows of the
+        `key_count` int64 keys from `keys` on. `found` is 0, or the address of a byte for each key:
+        it becomes 1 if the key had a row; else the byte and the row's values become 0. Raises
+        Failed if the servers do not keep the moment any more, and Error if the numbers do not fit
+        or the snapshot is closed.
         """
         if not self._snapshot:
             raise Error("the snapshot is closed")
@@ -185,7 +186,7 @@ class Snapshot:
 
 
 class _Answers(threading.local):
-    """What the library writes for one thread."""
+    """The buffers that the library fills for one thread."""
 
     def __init__(self) -> None:
         self.error = ctypes.create_string_buffer(_ERROR_BYTES)
@@ -195,8 +196,8 @@ class _Answers(threading.local):
 class Task:
     """The task that this process was started for.
 
-    One thread at a time uses it; push, pull and wait may be called by any. Raises Error if no job
-    has started this process.
+    One thread at a time uses it; any thread may call push, pull, wait, snapshot and fail. Raises
+    Error if no job has started this process.
     """
 
     def __init__(self) -> None:
@@ -220,7 +221,7 @@ class Task:
 
     @property
     def closed(self) -> bool:
-        """Whether it has ended here."""
+        """Whether close() was called."""
         return self._task is None
 
     def expect_own_process(self) -> None:
@@ -264,7 +265,7 @@ class Task:
         return found
 
     def elements(self, table: int) -> int:
-        """The number of a table's floats; of rows, those of the batch that is computed."""
+        """The number of a table's floats; for a table of rows, of the current batch's rows."""
         return int(self._library.capstan_task_elements(self._handle(), table))
 
     def next(self) -> Optional[Work]:
@@ -291,7 +292,7 @@ class Task:
         return works
 
     def name_keys(self, table: int, keys: int, count: int, places: int) -> None:
-        """The current work needs the rows of `count` keys: int64 from the address `keys` on.
+        """Names `count` keys whose rows the current work needs: int64 from the address `keys` on.
 
         places: address of as many int64; each becomes the row of its key in the table's floats.
         """
@@ -311,7 +312,7 @@ class Task:
     def put_gradient(self, table: int, first: int, address: int, count: int) -> None:
         """Takes `count` fp32 values from `address` on as the elements from `first` on.
 
-        Of table 0 they are the gradient of the batch's mean loss, of table 1 the averages. Raises
+        They are the gradient of the batch's mean loss; for AVERAGES, the new values. Raises
         Diverged if one is not finite, and Error if they are not within the table.
         """
         self._check(self._library.capstan_task_put_gradient(self._handle(), table, first, address,
@@ -327,7 +328,7 @@ class Task:
     def finish(self, loss_sum: float, correct: int) -> None:
         """Ends the work; both numbers are sums over its samples. A run ignores them.
 
-        Operations of a run that were not waited for are awaited, and the task fails if one does.
+        Operations of a run that were not waited for are awaited; if one fails, so does the task.
         """
         self._check(self._library.capstan_task_finish(self._handle(), loss_sum, correct,
                                                       self._error))
@@ -336,11 +337,11 @@ class Task:
              key_count: int = 0) -> int:
         """Starts a push of `count` fp32 values from `address` on; returns the operation.
 
-        Of parameters they are all of the table's, and must stay as they are until the operation was
-        waited for. Of rows, `keys` is the address of `key_count` int64, which may repeat: their
-        gradients are added up, and nothing has to stay. Raises Diverged if a value is not finite,
-        Ended if the run is over, Error if the numbers do not fit or 1024 operations are not waited
-        for.
+        For a dense table they are all of its values, and must stay as they are until the operation
+        was waited for. For a table of rows `keys` is the address of `key_count` int64, which may
+        repeat: their gradients are added up, and the memory may be changed at once. Raises Diverged
+        if a value is not finite, Ended if the run is over, Error if the numbers do not fit or 1024
+        operations are not waited for.
         """
         answers = self._answers
         return self._operation(self._library.capstan_task_push(
@@ -351,8 +352,8 @@ class Task:
              key_count: int = 0) -> int:
         """Starts a pull into `count` fp32 values from `address` on; returns the operation.
 
-        They are the library's until the operation was waited for. It sees this task's earlier
-        pushes. Arguments and errors otherwise as of `push`.
+        The memory is the library's until the operation was waited for. The pull sees this task's
+        earlier pushes. For other arguments and errors see `push`.
         """
         answers = self._answers
         return self._operation(self._library.capstan_task_pull(
@@ -360,10 +361,11 @@ class Task:
             ctypes.byref(answers.operation), answers.error))
 
     def wait(self, operation: int, seconds: float) -> None:
-        """Waits for an operation, at most so long; once it has returned, no more. Ctrl-C works.
+        """Waits for an operation, at most so many seconds. Ctrl-C works.
 
         Raises TimeoutError, which says for whom it waits: the operation goes on, and can be waited
-        for again. Raises Failed or Ended if it has ended so, and Error if there is none.
+        for again; once its end is known, it cannot. Raises Failed or Ended if it has ended so, and
+        Error if there is no such operation.
         """
         answers = self._answers
         deadline = time.monotonic() + seconds
@@ -380,8 +382,8 @@ class Task:
     def snapshot(self, seconds: float) -> Snapshot:
         """All tables as they are at one moment, while the run goes on; any thread may call it.
 
-        Waits at most so long, at most 60, until the job stands still, which it does for some
-        milliseconds. Raises Failed, which says why.
+        Waits at most so many seconds, and at most 60, until the job stands still; it does so for
+        some milliseconds. Raises Failed, which says why there is none.
         """
         answers = self._answers
         snapshot = self._library.capstan_task_snapshot(self._handle(), seconds, answers.error)
@@ -392,7 +394,7 @@ class Task:
     def fail(self, message: str) -> None:
         """Ends the task with this sentence, which the job shows.
 
-        The worker may end this process from now on: write what its log should have before.
+        The worker may end this process from now on: write the last lines of its log before this.
         """
         self._library.capstan_task_fail(self._handle(), message.encode(errors="replace"))
 

@@ -17,8 +17,8 @@ from typing import Any, Iterable, Optional, Union
 from capstan._client import Error
 
 DECLARE = "CAPSTAN_DECLARE"
-WORKERS = "CAPSTAN_WORKERS"  # Their number, beside DECLARE, and in the tasks of that job.
-RULES = "CAPSTAN_RULES"  # In the tasks: what the script has declared.
+WORKERS = "CAPSTAN_WORKERS"  # The number of workers: beside DECLARE, and in the tasks of that job.
+RULES = "CAPSTAN_RULES"  # In the tasks: the rules that the script has declared.
 _RULES_BYTES_MAX = 1 << 16  # Linux starts no process with a variable of 128 KiB.
 JOB_FILE = "job.json"
 WEIGHTS_FILE = "initial.safetensors"
@@ -143,7 +143,7 @@ def write_safetensors(path: pathlib.Path, tensors: Iterable[tuple[str, Any, byte
 
 
 def write_job(folder: pathlib.Path, job: dict[str, Any]) -> None:
-    """Writes the job file last: it is there only if all is."""
+    """Writes the job file last: it exists only if all other files do."""
     if (folder / WEIGHTS_FILE).exists():
         job["training"]["initial_weights"] = str(folder / WEIGHTS_FILE)
     partial = folder / (JOB_FILE + ".tmp")

@@ -22,11 +22,11 @@ from capstan._client import Error, Work
 _MADE_EARLIER = 0x2545F4914F6CDD1D
 _SEED_MASK = (1 << 63) - 1
 _NUMPY_SEED_MASK = (1 << 32) - 1
-_SECONDS_TO_END = 5.0  # What a process has that is told to; then it is killed.
+_SECONDS_TO_END = 5.0  # A process may take so long to end; close() kills it then.
 _FORGOTTEN_AFTER = 64  # Works whose batches were given out.
 _SAMPLES_NAMED_MAX = 8  # In the message of an error.
 
-# Which data a work is of, and its place there.
+# Whether a work is of the test data, its epoch and its seed.
 _Key = tuple[bool, int, int]
 
 
@@ -76,8 +76,8 @@ def _batch_in_words(samples: Sequence[int]) -> str:
 
 
 def _have_no_children() -> None:
-    """In a forked process: its exit would end the processes of the one it was forked from, because
-    multiprocessing ends at an interpreter's exit those that it knows."""
+    """Lets a forked process forget the children of its parent: multiprocessing ends all children
+    that it knows when an interpreter exits."""
     getattr(multiprocessing.process, "_children", set()).clear()
 
 
@@ -102,7 +102,7 @@ def _serve(connection: Any, parents_ends: Sequence[Any], sources: Sequence[Sourc
     """A process's main function: makes one batch after the other, until its parent is gone."""
     for end in parents_ends:
         end.close()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, and that this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, which ends this process.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)  # The threads of OpenMP are not there after fork().
@@ -132,7 +132,7 @@ class Loader:
 
     train, test: the data; test may be None.
     workers: processes that make batches ahead; 0: this one makes them when they are asked for. They
-        are forked here, so that the datasets need not be pickled: before a task is started.
+        are forked here, so that the datasets need not be pickled: make it before a task starts.
     ahead: batches that each of them makes ahead, at most.
     """
 
@@ -178,7 +178,7 @@ class Loader:
         return batch
 
     def _hand_out(self, wanted: list[Work]) -> None:
-        """Lets idle processes make what is wanted and not under way; the first comes first."""
+        """Lets idle processes make batches that are wanted and not under way, in their order."""
         under_way = {process.making for process in self._processes}
         missing = [work for work in wanted
                    if _key(work) not in self._made and _key(work) not in under_way]
@@ -191,7 +191,7 @@ class Loader:
             process.making = _key(work)
 
     def _receive(self, wait: bool) -> None:
-        """Takes what has been made; waits for one if there is none."""
+        """Takes the batches that were made. wait: if there is none, waits for one."""
         busy = {process.connection: process for process in self._processes
                 if process.making is not None}
         for ready in multiprocessing.connection.wait(list(busy), None if wait else 0):

@@ -98,7 +98,7 @@ def _groups_of(model: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer
 
 def _averages_of(model: torch.nn.Module, groups: list[dict[str, torch.Tensor]]
                  ) -> dict[str, torch.Tensor]:
-    """All else in a model's state, by name."""
+    """All other tensors of a model's state, by name."""
     averages = {}
     seen = {parameter.data_ptr() for group in groups for parameter in group.values()}
     for name, tensor in model.state_dict(keep_vars=True).items():
@@ -123,7 +123,7 @@ def _floats(tensor: torch.Tensor) -> torch.Tensor:
 class Network:
     """A module, and which of its tensors are trained, averaged and looked up.
 
-    optimizer: has the trained ones; None: the module has EmbeddingBags alone.
+    optimizer: has the trained tensors; None: the module has EmbeddingBags alone.
     Raises Error if that is not so, or if the servers cannot hold a parameter.
     """
 
@@ -146,9 +146,9 @@ class Network:
         return [bag.group() for bag in self._bags.values()]
 
     def look_again(self) -> None:
-        """The module may have been moved or changed since.
+        """Checks the module again, which may have been moved or changed since.
 
-        Raises Error if it has other parameters now, or such as the servers cannot hold.
+        Raises Error if it has other parameters now, or some that the servers cannot hold.
         """
         parameters = dict(self._model.named_parameters())
         for name, parameter in self.parameters.items():
@@ -160,7 +160,7 @@ class Network:
         self._averages = _averages_of(self._model, self._groups)  # Moving replaces buffers.
 
     def initial(self, name: str) -> bytes:
-        """A tensor's values. (Not by numpy(): PyTorch may be there without it.)"""
+        """A tensor's values as bytes. (Not by numpy(): PyTorch may be installed without NumPy.)"""
         values = _floats({**self.parameters, **self._averages}[name])
         return ctypes.string_at(values.data_ptr(), values.numel() * values.element_size())
 
@@ -171,7 +171,7 @@ class Network:
                 for name, keys in named.items()}
 
     def take(self, session: Session) -> None:
-        """Copies what the current batch has into the module."""
+        """Copies the current batch's values into the module."""
         with torch.no_grad():
             for name, tensor in (*self.parameters.items(), *self._averages.items()):
                 values = torch.frombuffer(session.values(name), dtype=torch.float32)
@@ -186,7 +186,7 @@ class Network:
                          else torch.empty(0, dtype=torch.int64))
 
     def evaluate(self, evaluate: Callable[[Any], Any], batch: Any) -> tuple[float, int]:
-        """A user's function without gradients and in evaluation mode: mean loss, and hits.
+        """Calls a user's function, without gradients and in evaluation mode: mean loss, and hits.
 
         Raises Error if it returns neither a number nor two.
         """
@@ -199,7 +199,7 @@ class Network:
             for module, mode in modes:
                 module.training = mode
             for bag in self._bags.values():
-                bag.gradient()  # Its rows are gone.
+                bag.gradient()  # Drops its rows.
         loss, correct = found if isinstance(found, tuple) and len(found) == 2 else (found, 0)
         try:
             return float(loss), int(correct)
@@ -208,7 +208,10 @@ class Network:
                         "loss, or that and the number of samples classified correctly") from None
 
     def overlap(self, session: Session) -> Overlap:
-        """What sends gradients as `backward` makes them. REQUIRES: the session has begun."""
+        """Returns an object that sends gradients as `backward` makes them.
+
+        REQUIRES: the session has begun.
+        """
         assert session.task is not None
         return Overlap(self.parameters, session.task.tables[0],
                        lambda name, gradient: self._put(session, name, gradient),

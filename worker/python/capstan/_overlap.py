@@ -25,8 +25,8 @@ class Overlap:
     forward pass uses them. Tensors of other tables, and those without a gradient, are left to the
     session's push().
 
-    put: takes a tensor's gradient for the current batch. release: elements from one on have been
-        put and may leave.
+    put: takes a tensor's gradient for the current batch. release: is told the element from which on
+        all have been put and may leave.
     """
 
     def __init__(self, parameters: dict[str, torch.Tensor], table: Table,
@@ -35,7 +35,7 @@ class Overlap:
         of_first = table.tensors if table.kind == _client.PARAMETERS else ()
         self._parameters, self._put, self._release = parameters, put, release
         self._from_end = sorted(of_first, key=lambda spec: spec.first, reverse=True)
-        self._released = 0  # How many of those have left.
+        self._released = 0  # How many of _from_end have left.
         self._put_as: dict[str, tuple[int, int]] = {}  # The gradient's identity, by name.
         self._trains = False
         self._hooks = [self._hooked(spec) for spec in self._from_end]

@@ -18,14 +18,14 @@ _FAILED_MAX = 16  # Failed operations that are kept until the script has asked f
 class Operation(Future[Result]):
     """A push or a pull that is under way: it cannot be cancelled.
 
-    Whoever asks for its result waits for it; otherwise `Run`'s thread does.
+    The thread that asks for its result waits for it; otherwise `Run`'s thread does.
     """
 
     def __init__(self, run: "Run", number: int, value: Result, keeps: Any) -> None:
         super().__init__()
         self.set_running_or_notify_cancel()
         self.number, self.value = number, value
-        self.keeps = keeps  # What the library reads or writes meanwhile.
+        self.keeps = keeps  # The memory that the library reads or writes meanwhile.
         self.is_awaited = False  # Guarded by the run's lock.
         self.is_told = False  # Whether the script knows how it has ended.
         self._run = run
@@ -41,7 +41,7 @@ class Operation(Future[Result]):
         return super().result(0)
 
     def exception(self, timeout: Optional[float] = None) -> Optional[BaseException]:
-        """What `result` would raise; None: nothing."""
+        """Returns the error that `result` would raise, or None."""
         self._run.wait_for(self, timeout)
         self.is_told = True
         return super().exception(0)
@@ -50,15 +50,15 @@ class Operation(Future[Result]):
 class Run:
     """The operations of a script that pushes and pulls at its own pace. Any thread uses it.
 
-    shapes: of the dense tables, and (dim,) of those of rows, by name.
+    shapes: by the table's name: a dense table's shape, or (dim,) for a table of rows.
     """
 
     def __init__(self, task: Task, shapes: dict[str, tuple[int, ...]]) -> None:
         self._task, self._shapes = task, shapes
         self._tables = {table.name: number for number, table in enumerate(task.tables)}
         self._changed = threading.Condition()
-        self._pending: dict[int, Operation[Any]] = {}  # As they were started; guarded, as below.
-        self._failed: list[Operation[Any]] = []  # As they failed.
+        self._pending: dict[int, Operation[Any]] = {}  # In starting order; guarded, as below.
+        self._failed: list[Operation[Any]] = []  # In the order in which they failed.
         self._idle = self._stopping = False
         self._thread = threading.Thread(target=self._complete_all, name="capstan-operations",
                                         daemon=True)
@@ -68,12 +68,12 @@ class Run:
 
     def push(self, name: str, gradient: _arrays.Memory,
              keys: Optional[_arrays.Memory]) -> Operation[None]:
-        """Starts a push of a table's gradient; of rows, of those of `keys`."""
+        """Starts a push of a table's gradient; for a table of rows, of the rows of `keys`."""
         return self._start(self._task.push, name, gradient.address, gradient.count, keys, None,
                            gradient)
 
     def pull(self, name: str, keys: Optional[_arrays.Memory]) -> Operation[Any]:
-        """Starts a pull of a table, or of the rows of `keys`: an array that is the caller's."""
+        """Starts a pull of a table, or of the rows of `keys`, into an array for the caller."""
         values = _arrays.new_floats((*(keys.shape if keys else ()), *self._shapes[name]))
         return self._start(self._task.pull, name, values.address, values.count, keys, values.owner,
                            values)
@@ -152,7 +152,8 @@ class Run:
             self._changed.notify()
 
     def _complete_all(self) -> None:
-        """The thread: completes what nobody waits for, so that callbacks run and memory is free."""
+        """The thread's loop: completes operations that nobody waits for, to run their callbacks and
+        free their memory."""
         while True:
             with self._changed:
                 self._idle = True
@@ -173,7 +174,7 @@ class Run:
     def finish(self) -> Optional[Error]:
         """Waits for all operations, and ends the thread.
 
-        Returns the first error that no call of `result` or `exception` has told the script.
+        Returns the first error that no call of `result` or `exception` has reported.
         """
         with self._changed:
             self._stopping = True
@@ -191,8 +192,8 @@ class Snapshot:
         with capstan.snapshot() as snapshot:
             evaluate(snapshot["w"])
 
-    One thread at a time uses it. Reads raise Failed if a server has died since, or none was made
-    for too long.
+    One thread at a time uses it. Reads raise Failed if a server has died since, or if the last
+    read was too long ago.
     """
 
     def __init__(self, snapshot: _client.Snapshot, tables: dict[str, int],
@@ -230,5 +231,5 @@ class Snapshot:
         return self._shapes[name]
 
     def close(self) -> None:
-        """Lets the servers forget it."""
+        """Lets the servers forget the snapshot."""
         self._snapshot.close()

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Optional
 
 from capstan._client import Error
 
-_EXIT_OF_SIGNAL = 128  # And its number, as shells have it.
+_EXIT_OF_SIGNAL = 128  # Plus the signal's number, as in shells.
 
 
 def find(name: str) -> str:
@@ -48,8 +48,8 @@ class Failed(Exception):
 class Children:
     """Runs programs one after the other. The process has one object of this class.
 
-    Ctrl-C reaches a program by itself, and SIGTERM is passed on. A program ends in order then,
-    which this process waits for; no further one is started.
+    Ctrl-C reaches a program by itself, and SIGTERM is passed on. The program then ends in order,
+    and this process waits for that; it starts no other program.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Children:
             self._running.terminate()
 
     def read(self, command: list[str], **how: Any) -> tuple[int, str, str]:
-        """The exit code of a program, and what it writes to standard output and error.
+        """Runs a program. Returns its exit code, standard output and standard error.
 
         how: arguments of subprocess.Popen. Raises Interrupted if a signal comes.
         """

@@ -8,7 +8,7 @@ import torch
 
 from capstan._client import Error
 
-PIECES_MAX = 100_000  # Of a schedule (proto/job.proto).
+PIECES_MAX = 100_000  # Rates of a schedule (proto/job.proto).
 
 
 def _fixed(kind: str, group: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -28,7 +28,7 @@ def _sgd(group: dict[str, Any]) -> dict[str, Any]:
 
 def _adam(kind: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     def rule(group: dict[str, Any]) -> dict[str, Any]:
-        # The default of the second is True in AdamW of newer PyTorch, which is Adam with it.
+        # Newer PyTorch's AdamW is its Adam with decoupled_weight_decay=True.
         _fixed("Adam", group, {"maximize": False} if kind == "adamw" else
                {"maximize": False, "decoupled_weight_decay": False})
         if group["amsgrad"] and kind == "adamw":
@@ -68,8 +68,8 @@ def group_rule(kind: str, group: dict[str, Any], scheduled: bool) -> dict[str, A
 
 def server_optimizers(optimizer: torch.optim.Optimizer, scheduled: bool = False
                       ) -> list[dict[str, Any]]:
-    """One rule for each parameter group, with its rate; with the one that a schedule begins with
-    if it is scheduled.
+    """One rule for each parameter group, with its learning rate; if it is scheduled, with the rate
+    that the schedule multiplies.
 
     Raises Error for optimizers and settings that the servers do not have.
     """
@@ -86,7 +86,7 @@ def _settings(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
 
 
 def _expect_unchanged(optimizer: torch.optim.Optimizer, settings: list[dict[str, Any]]) -> None:
-    """Raises Error if a scheduler has changed settings that the servers have once and for all."""
+    """Raises Error if a scheduler has changed settings that the servers never change."""
     for before, after in zip(settings, _settings(optimizer)):
         for name, value in after.items():
             if before.get(name) != value:
@@ -97,9 +97,9 @@ def _expect_unchanged(optimizer: torch.optim.Optimizer, settings: list[dict[str,
 
 def server_schedules(optimizer: torch.optim.Optimizer, scheduler: Any, updates: int,
                      every: int) -> list[dict[str, Any]]:
-    """The `schedule` of each group's rule: what the scheduler makes of the rates, in pieces.
+    """The `schedule` of each group's rule: the scheduler's rates, in pieces.
 
-    scheduler: is stepped after every so many of all `updates`, and then is as it was before.
+    scheduler: is stepped once for every `every` of all `updates`, and then restored.
     Raises Error if it needs losses, changes more than the rates, or has too many pieces.
     """
     if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):

@@ -1,4 +1,4 @@
-"""What one script trains, declared as a job or trained in a task; the same for all frameworks."""
+"""The session of a script: it declares a job, or trains it in a task. All frameworks use it."""
 
 import atexit
 import collections
@@ -14,7 +14,7 @@ from capstan._arrays import Memory
 from capstan._client import Diverged, Ended, Error, Task, Work
 from capstan._own_pace import Run
 
-_BATCHES_KEPT = 8  # Whose keys were named; a few are trained soon, others by other workers.
+_BATCHES_KEPT = 8  # Batches with named keys: a few are trained soon, others by other workers.
 
 Rule = dict[str, Any]  # The `optimizer` of a job file.
 Shape = tuple[int, ...]
@@ -23,7 +23,7 @@ Schedules = Callable[[int, int], list[dict[str, Any]]]
 # From a work of the test data to its mean loss, and how many samples were classified correctly.
 Evaluate = Callable[[Work], tuple[float, int]]
 
-_maker: Optional[str] = None  # What has made the process's session.
+_maker: Optional[str] = None  # The `maker` of the process's session.
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Group:
 
 @dataclass
 class Rows:
-    """A table of rows by key. described: in a job file (_job.described_rows)."""
+    """A table of rows by key. described: its entry in a job file (_job.described_rows)."""
 
     rule: Rule
     described: dict[str, Any]
@@ -53,7 +53,7 @@ class MadeBatch:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where the task has a tensor; of rows, the whole table."""
+    """The place of a tensor in the task's tables; for a table of rows, the whole table."""
 
     table: int
     first: int
@@ -89,12 +89,12 @@ class Session:
         self.made: Optional[MadeBatch] = None  # The same, if it was made earlier.
         self._made: collections.OrderedDict[tuple[int, int], MadeBatch] = collections.OrderedDict()
         self._places: dict[str, _Place] = {}
-        self._exited: Optional[SystemExit] = None  # The script ends by it.
+        self._exited: Optional[SystemExit] = None  # The exception that ends the script.
         self._thread = 0
         self._process = os.getpid()
 
     def shapes(self) -> dict[str, Shape]:
-        """Of all tensors, by name: first the trained ones, then the averages."""
+        """The shapes of all tensors, by name: first the trained ones, then the averages."""
         return {name: shape for group in self.groups for name, shape in group.tensors.items()
                 } | self.averages
 
@@ -117,7 +117,7 @@ class Session:
                       {"samples": samples, "test_samples": test_samples}, initial)
 
     def declare_run(self, initial: Callable[[str], bytes]) -> None:
-        """As `declare`, for a script at its own pace."""
+        """Same as `declare`, for a script at its own pace."""
         self._declare({}, {"own_pace": True}, initial)
 
     def _rules(self) -> dict[str, Rule]:
@@ -131,10 +131,10 @@ class Session:
         if folder is None:
             _run.unless_in_a_job()
             return
-        if self.shapes():  # Rows alone begin by themselves.
+        if self.shapes():  # Rows have no initial values.
             _job.write_safetensors(folder / _job.WEIGHTS_FILE, (
                 (name, shape, initial(name)) for name, shape in self.shapes().items()))
-        # The job's, then the program's.
+        # The job's rule, then the program's.
         used = [next(iter(self._rules().values()))]
 
         def number(rule: Rule) -> dict[str, int]:
@@ -164,7 +164,7 @@ class Session:
     def begin(self) -> None:
         """Starts the task.
 
-        Raises Error if the job is about other tensors, the script has declared other rules, or the
+        Raises Error if the job has other tensors, the script has declared other rules, or the
         task has begun.
         """
         if self.task is not None:
@@ -206,7 +206,7 @@ class Session:
         return self.run
 
     def _exit(self, status: Any = None) -> NoReturn:
-        """In place of sys.exit at a script's own pace: nothing else tells its status at the end."""
+        """Replaces sys.exit at a script's own pace: nothing else gives `_leave` the status."""
         if threading.current_thread() is threading.main_thread():
             self._exited = SystemExit(status) if status not in (None, 0) else None
         raise SystemExit(status)
@@ -280,7 +280,7 @@ class Session:
         return self.work
 
     def values(self, name: str) -> Any:
-        """What the current batch has of a tensor, [count], or of a table of rows, [rows * dim].
+        """The current batch's values of a tensor, [count], or of a table of rows, [rows * dim].
 
         Returns a ctypes array of fp32, valid until the batch is finished.
         """

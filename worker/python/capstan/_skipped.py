@@ -16,13 +16,14 @@ _REPEATS_MAX = 40  # A scale of 2^24 would be below 2^-16 then.
 class SkippedSteps:
     """Notices, for each batch, that its step was left out.
 
-    parameters: returns those that a scaler looks at now. Their gradients may be cleared at the
-    loop's begin, by then still known, or at its end, which before_clearing() tells.
+    parameters: returns those that a scaler looks at now. A loop may clear their gradients at its
+    beginning: then comes_again() still sees them. If it clears them at its end, before_clearing()
+    looks at them first.
     """
 
     def __init__(self, parameters: Callable[[], Iterable[torch.Tensor]]) -> None:
         self._parameters = parameters
-        self._sent = False  # What the parameters have are gradients of an earlier batch.
+        self._sent = False  # The parameters' gradients are those of an earlier batch.
         self._skipped = False
         self._repeats = 0
 
@@ -31,7 +32,7 @@ class SkippedSteps:
                    for parameter in self._parameters())
 
     def before_clearing(self) -> None:
-        """The gradients are cleared next."""
+        """Called before the gradients are cleared."""
         if not self._sent:
             self._skipped = self._skipped or self._some_are_infinite()
         self._sent = False
@@ -41,9 +42,9 @@ class SkippedSteps:
         self._sent, self._skipped, self._repeats = True, False, 0
 
     def comes_again(self) -> bool:
-        """Whether the batch without a step has been skipped; its gradients are gone then.
+        """Whether the batch without a step has been skipped; then clears its gradients.
 
-        Raises Diverged if it was too often.
+        Raises Diverged if that was too often.
         """
         if not self._skipped and not self._some_are_infinite():
             return False

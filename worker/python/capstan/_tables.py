@@ -30,7 +30,7 @@ class Table:
         self._job = job
         self._session = job._session
         self._pushed_in: Optional[Work] = None
-        self._lent: list[weakref.ref[Any]] = []  # What pulls without a copy have returned.
+        self._lent: list[weakref.ref[Any]] = []  # The memory that pulls without a copy gave.
 
     def pull(self, *, copy: bool = True) -> Future[Any]:
         """The table's values for the current batch: a numpy.ndarray of float32, [*shape].
@@ -102,8 +102,8 @@ class Table:
 class RowTable(Table):
     """Rows of fp32 by key, of a table without a size; capstan.rows makes it.
 
-    What it pulls and pushes are the rows of the current batch: [distinct keys, dim]. shape: () for
-    such tables. In a job with own_pace `pull_rows` and `push_rows` take the keys.
+    It pulls and pushes the rows of the current batch: [distinct keys, dim]. shape: () for such
+    tables. In a job with own_pace `pull_rows` and `push_rows` take the keys.
     """
 
     def __init__(self, job: "Job", name: str, dim: int,
@@ -147,8 +147,8 @@ class RowTable(Table):
     def push_rows(self, keys: Any, gradient: Any) -> Future[None]:
         """Pushes the gradient of any keys' rows, in a job with own_pace: float32, [*keys, dim].
 
-        Those of a key that stands several times are added up. Raises as `push` does; both arrays
-        are read before this returns.
+        The gradients of a key that occurs several times are added up. Raises as `push` does; both
+        arrays are read before this returns.
         """
         named = self._named(keys)
         memory = self._gradient(gradient, (*named.shape, self.dim))
@@ -173,11 +173,11 @@ class RowTable(Table):
 
 
 class Batch:
-    """Samples of which a worker computes the gradient.
+    """Samples for which a worker computes the gradient.
 
     epoch, iteration: from 0. slot: which of the iteration's batches it is under BSP, else -1.
-    seed: for random numbers: the same for the same samples in the same epoch, whoever computes
-        them, 0 to 2^64 - 1.
+    seed: for random numbers: the same for the same samples in the same epoch, on any worker, 0 to
+        2^64 - 1.
     samples: their numbers, [n], int64; without NumPy a memoryview.
     """
 
@@ -188,15 +188,15 @@ class Batch:
 
     @property
     def samples(self) -> Any:
-        """Their numbers."""
+        """The numbers of its samples."""
         return _arrays.int64s(self._work.samples)
 
     def finish(self, loss: float, *, correct: int = 0) -> None:
         """Sends the gradients that were pushed; the batch is over.
 
         loss: the mean over the samples, for the job's progress; anything that float() takes.
-        correct: samples that were classified correctly; the job shows no accuracy of samples of
-        which none was counted.
+        correct: samples that were classified correctly; the job shows no accuracy if it is 0 for
+        all samples.
         Raises Error if a table got no push, or the batch is not the current one; then the batch
         goes on. Raises Diverged if the loss is not finite; then the job fails.
         """
@@ -204,7 +204,7 @@ class Batch:
 
 
 class Job:
-    """What this process trains; capstan.init makes it."""
+    """The job that this process trains; capstan.init makes it."""
 
     def __init__(self, sync: str, slots: Optional[int], seed: int, own_pace: bool) -> None:
         self._session = Session("capstan.init()", sync, slots, seed, own_pace)
@@ -317,7 +317,7 @@ def _at_least_1(name: str, value: Any) -> int:
     return number
 
 
-_made: Optional[Job] = None  # A process has one.
+_made: Optional[Job] = None  # A process has one job.
 
 
 def _current() -> Job:
@@ -365,8 +365,8 @@ def table(name: str, initial: Any, *, optimizer: Optional[_session.Rule] = None)
 
     name: of 1 to 256 bytes, which no other table has; at a script's own pace of 1 to 64 letters,
         digits, '_', '.' and '-'.
-    initial: its first values, float32, of any shape without a zero: see Table.push. Those of the
-        run that declares the job count; the runs on workers must have the same shape.
+    initial: its first values, float32, of any shape without a zero: see Table.push. The values of
+        the run that declares the job are used; the runs on workers must have the same shape.
     optimizer: a rule of capstan.optimizers. Default: SGD(0.01).
 
     Raises Error for another dtype, a name that is there, without `init`, and after the first batch.
@@ -382,18 +382,19 @@ def rows(name: str, dim: int, *, keys: Optional[Callable[[Batch], Any]] = None,
     """Makes a table of rows by key, before the loop over `batches`.
 
     name: 1 to 64 letters, digits, '_', '.' and '-'. dim: floats a row.
-    keys: the keys that a batch needs: int64, of any shape, repeated or not. It is asked before the
+    keys: the keys that a batch needs: int64, of any shape, repeated or not. It is called before the
         batch is computed, and often one or two batches earlier. A job with own_pace needs none.
     optimizer: a rule of capstan.optimizers. Default: SGD(0.01).
     initial_std: standard deviation of new rows.
-    admit_after: a key gets a row at its n-th update; before, its gradients are dropped. 0: the
-        first.
-    evict_after_updates: it loses one that so many updates in a row have not named. 0: never.
-    ttl: it loses one that no update has named for so long while the job trained, or soon after:
-        "30d", a number and one of s, m, h, d, or seconds; at least 60 s. Results then depend on
-        time. None: never.
-    rows_max, memory_mib: bounds of the whole table; what was updated longest ago leaves, or lies on
-        the servers' disks. 0: none.
+    admit_after: a key gets a row at its n-th update; before that, its gradients are dropped. 0: at
+        the first.
+    evict_after_updates: a key loses its row after so many updates in a row that have not named it.
+        0: never.
+    ttl: a key loses its row when no update has named it for so long while the job trained, or soon
+        after: "30d", a number and one of s, m, h, d, or seconds; at least 60 s. Results then depend
+        on time. None: never.
+    rows_max, memory_mib: bounds of the whole table: beyond rows_max the rows updated longest ago
+        are dropped, beyond memory_mib rows lie on the servers' disks. 0: none.
     buckets: shards of the table. None: 64.
 
     Raises Error as `table` does, ValueError for another `ttl`.

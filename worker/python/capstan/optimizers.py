@@ -45,7 +45,7 @@ def Plugin(rule: str, lr: float, numbers: Sequence[float] = (), *,  # pylint: di
     """A rule that the servers' operator has added (--rule-plugin of capstan-server, or of
     `capstan run` for a cluster that it starts).
 
-    numbers: all that the rule has; none: its own defaults. weight_decay: L2, before the rule.
+    numbers: all numbers of the rule; empty: its own defaults. weight_decay: L2, before the rule.
     """
     return {"plugin": {"rule": rule, "numbers": list(numbers)}, "learning_rate": lr,
             "weight_decay": weight_decay}

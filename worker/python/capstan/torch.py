@@ -26,7 +26,7 @@ After the job `load` puts its model into a network, to evaluate it.
 out comes again, with the scale that it has lowered.
 
 The servers hold fp32. Parameters of float16 and bfloat16 are rounded from that for each batch;
-other types are refused. What is not there yet: GPUs.
+other types are refused. GPUs are not supported yet.
 """
 
 from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, Union
@@ -49,12 +49,12 @@ Make = Callable[[Work], tuple[Any, dict[str, Memory]]]
 Rules = Union[torch.optim.Optimizer, Rule, Sequence[tuple[Iterable[torch.nn.Parameter], Rule]],
               None]
 
-_made: Optional["Optimizer"] = None  # A process has one.
+_made: Optional["Optimizer"] = None  # A process has one optimizer.
 
 
 def _with_rules(optimizer: Rules, model: torch.nn.Module, scheduled: bool
                 ) -> tuple[Optional[torch.optim.Optimizer], list[Rule]]:
-    """What has the trained parameters in groups, and the rule of each group."""
+    """Returns an optimizer with the trained parameters in groups, and the rule of each group."""
     if optimizer is None:
         return None, []
     if isinstance(optimizer, torch.optim.Optimizer):
@@ -89,14 +89,14 @@ class Optimizer:
     schedule: one of torch.optim.lr_scheduler's that needs no losses, over `optimizer`. The servers
         follow it from the first update on; stepping it in the loop changes nothing.
     schedule_every: "update": PyTorch would step it after each update; "epoch": after each epoch.
-    overlap: gradients leave for the servers while backward() computes others. It is to be called
-        once a batch then, and nothing may change gradients afterwards: no clipping. The result is
-        the same.
+    overlap: gradients leave for the servers while backward() computes others. Then backward() must
+        be called once a batch, and nothing may change gradients afterwards: no clipping. The result
+        is the same.
 
     Raises Error for an optimizer, a setting or a schedule that the servers do not have, for a model
     that lacks the optimizer's parameters or has others without one, for parameters of other types
-    than the three above, and for a second Optimizer in a process; ValueError for a `sync` or
-    `schedule_every` that is none of those.
+    than float32, float16 and bfloat16, and for a second Optimizer in a process; ValueError for a
+    `sync` or `schedule_every` that is none of those.
     """
 
     def __init__(self, optimizer: Rules, model: torch.nn.Module, *, sync: str = "bsp",
@@ -125,7 +125,7 @@ class Optimizer:
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """Those of the wrapped optimizer, and one for each EmbeddingBag.
+        """The groups of the wrapped optimizer, and one for each EmbeddingBag.
 
         The latter have the rows of the current batch as their "params", so that a GradScaler finds
         all gradients.
@@ -151,9 +151,9 @@ class Optimizer:
         """Sends the gradients of the current batch, which `backward` of its mean loss has left.
 
         loss: that mean, for the job's progress, [] or [1]. correct: samples that were classified
-        correctly; the job shows no accuracy of samples of which none was counted. Raises Error if
-        there is no batch, a gradient is sparse or the learning rate was changed, and Diverged if
-        the loss or a gradient is not finite.
+        correctly; the job shows no accuracy if it is 0 for all samples. Raises Error if there is no
+        batch, a gradient is sparse or the learning rate was changed, and Diverged if the loss or a
+        gradient is not finite.
         """
         session = self._session
         session.current()
@@ -234,9 +234,9 @@ def batches(dataset: Any, batch_size: int, *, epochs: int = 1,
     batch_size: samples of a batch; the last one of an epoch may have fewer.
     epochs: passes over the dataset.
     collate: makes a batch of a list of samples; default: PyTorch's default_collate.
-    workers: processes that load batches ahead, as a DataLoader's num_workers. 0: this one loads
-        them. They are forked before the first batch. Batches are the same for any number: the
-        random numbers of Python, NumPy and PyTorch are seeded for each.
+    workers: processes that load batches ahead, as a DataLoader's num_workers. 0: this
+        process loads them. They are forked before the first batch. Batches are the same for any
+        number: the random numbers of Python, NumPy and PyTorch are seeded for each.
     prefetch: batches that each of them loads ahead, at most; 16 in all.
     test: data as `dataset`. It is evaluated after each epoch, by all workers, with the model that
         the epoch has left; the job has its mean loss and accuracy.

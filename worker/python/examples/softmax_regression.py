@@ -26,7 +26,7 @@ def logits_of(weights, bias, images):
 
 
 def gradients_of(weights, bias, images, labels):
-    """Of the mean cross-entropy: (loss, hits, gradient of weights, gradient of bias)."""
+    """Returns (loss, hits, gradient of weights, gradient of bias) of the mean cross-entropy."""
     logits = logits_of(weights, bias, images)
     odds = np.exp(logits - logits.max(1, keepdims=True))
     chances = odds / odds.sum(1, keepdims=True)

@@ -77,7 +77,7 @@ class ArraysTest(TablesCase):
         self.assertEqual(_arrays.memory_of(matrix, "it").address, matrix.ctypes.data)
         self.assertEqual(self.read(numpy.float32(7)), ((), [7]))
         self.assertEqual(self.read(numpy.zeros((0, 4), "f4")), ((0, 4), []))
-        # What is not row by row without gaps is copied.
+        # Arrays that are not row by row without gaps are copied.
         self.assertEqual(self.read(matrix.T), ((3, 2), [0, 3, 1, 4, 2, 5]))
         self.assertEqual(self.read(matrix[:, ::2]), ((2, 2), [0, 2, 3, 5]))
         self.assertEqual(self.read(matrix[::-1]), ((2, 3), [3, 4, 5, 0, 1, 2]))

@@ -103,7 +103,7 @@ def pack(root, info, out):
 
         names = sorted(path.relative_to(root).as_posix() for path in root.rglob("*")
                        if path.is_file())
-        # What installers read comes last, as PEP 427 advises.
+        # The files that installers read come last, as PEP 427 advises.
         for name in sorted(names, key=lambda name: name.startswith(info)):
             data = (root / name).read_bytes()
             add(name, data)

@@ -1,7 +1,7 @@
-// Computation: computes a task's works (task_board.h) from and into the numbers of its tables.
+// Computation: computes a task's works (task_board.h); reads values of tables and gives gradients.
 //
-// There is one class for each kind of model: layers on images, and models on examples, whose
-// parameters are rows that each batch names. It knows no server and no scheduler.
+// There is one class for each kind of job: layers on images; models on examples, whose parameters
+// are rows that each batch names; and programs of users. It knows no server and no scheduler.
 // Thread safety: used by one thread at a time.
 #ifndef CAPSTAN_WORKER_TASK_COMPUTATION_COMPUTATION_H_
 #define CAPSTAN_WORKER_TASK_COMPUTATION_COMPUTATION_H_
@@ -39,8 +39,8 @@ struct GradientArrays {
 
 class Computation {
  public:
-  // Opens the task's device, loads the job's data and makes its model: that of a job without a
-  // program.
+  // Makes the computation of a job without a program: opens the task's device, loads the job's data
+  // and makes its model.
   //   gpus      indices of the task's own GPUs; empty: the CPU
   //   progress  called for the examples that are read and counted; not for images
   //   observer  see Network::Create; not used for models on examples
@@ -69,8 +69,8 @@ class Computation {
   // format that servers send; null: all go to *parameters.
   virtual HalfArrays* half_parameters() { return nullptr; }
 
-  // Called when the pull for training has ended well: *parameters has what was pulled. Returns what
-  // was read.
+  // Called when the pull for training has ended well: *parameters has the pulled values. Returns
+  // the rows that were read.
   virtual RowsRead Pulled(const OpDone& done, const TableArrays& parameters) {
     static_cast<void>(parameters);
     return {.staleness = done.staleness};
@@ -107,7 +107,7 @@ class Computation {
                         std::function<void()> changed) {
     static_cast<void>(work), static_cast<void>(tables), static_cast<void>(changed);
   }
-  // How the run has ended. No value: it goes on.
+  // The result of the run. No value: it goes on.
   virtual std::optional<absl::StatusOr<WorkResult>> RunResult() {
     return absl::UnimplementedError("this computation is no program");
   }

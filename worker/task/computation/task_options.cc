@@ -66,7 +66,7 @@ int64_t RowBytes(const v1::SparseModel& model) {
 
 int64_t EvaluationBatchSize(const v1::JobSpec& job) {
   const int64_t batch_size = job.training().batch_size();
-  if (job.has_program()) return batch_size;  // What it is known to have memory for.
+  if (job.has_program()) return batch_size;  // It has memory for such a batch.
   if (job.model().has_sparse()) return std::min(kSparseEvaluationBatchMax, batch_size);
   return kEvaluationBatchSize;
 }

@@ -15,7 +15,7 @@ uint64_t HashOf(const std::vector<Value>& values) {
   return Crc64Of({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Value)});
 }
 
-// Returns the hash of a table's values, which are in `halves` if that has any of it.
+// Returns the hash of a table's values, which are in `halves` if that has the table.
 uint64_t HashOfTable(size_t table, const TableArrays& floats, const HalfArrays* halves) {
   if (halves != nullptr && table < halves->size() && !(*halves)[table].empty()) {
     return HashOf((*halves)[table]);

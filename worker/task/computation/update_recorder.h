@@ -8,7 +8,7 @@
 // twice. Hashes do not depend on shards, formats of messages or workers.
 // Thread safety: AddTo and Reported are for the thread that reports; the others for the thread that
 // trains.
-// Invariant: at most kRecordsMax records wait; what is computed beyond them is not recorded.
+// Invariant: at most kRecordsMax records wait; batches beyond them are not recorded.
 #ifndef CAPSTAN_WORKER_TASK_COMPUTATION_UPDATE_RECORDER_H_
 #define CAPSTAN_WORKER_TASK_COMPUTATION_UPDATE_RECORDER_H_
 
@@ -38,13 +38,15 @@ class UpdateRecorder {
   // `job` is its name in the log.
   explicit UpdateRecorder(JobId job) : job_(std::move(job)) {}
 
-  // These are the parameters of the next batches. Tables in `halves`, which may be null, are there.
+  // Hashes the parameters of the next batches. Tables that `halves` has are read from there; it may
+  // be null.
   void Pulled(const TableArrays& parameters, const HalfArrays* halves);
-  // `gradient` was computed for `work`, with rows of `keys`. REQUIRES: Pulled came before.
+  // Adds a record of `gradient`, which was computed for `work` and has the rows of `keys`.
+  // REQUIRES: Pulled came before.
   void Trained(const Work& work, const GradientArrays& gradient, const AllTableKeys& keys);
 
-  // Adds the oldest records to the report, of `tables_max` tables at most. Returns whether these
-  // are all.
+  // Adds the oldest records to the report, of `tables_max` tables at most. Returns true if no other
+  // records wait.
   bool AddTo(v1::SyncTaskRequest& request, int tables_max = kTablesReportedMax);
   void Reported();  // The last report has been answered.
 
@@ -54,7 +56,7 @@ class UpdateRecorder {
 
   absl::Mutex mutex_;
   std::deque<v1::UpdateHashes> waiting_ ABSL_GUARDED_BY(mutex_);
-  size_t in_report_ ABSL_GUARDED_BY(mutex_) = 0;  // The first of them are in the last report.
+  size_t in_report_ ABSL_GUARDED_BY(mutex_) = 0;  // How many of the first are in the last report.
   bool full_ ABSL_GUARDED_BY(mutex_) = false;     // A record was left out; the log says so.
 };
 

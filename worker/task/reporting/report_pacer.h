@@ -57,7 +57,7 @@ class ReportPacer {
  private:
   const ReportPace pace_;
   absl::Duration pause_;
-  uint64_t routing_told_ = 0;  // The newest generation.
+  uint64_t routing_told_ = 0;  // The newest generation received.
   absl::Duration timeout_ = agent_timing::kFirstSyncTimeout;
 };
 

@@ -19,7 +19,8 @@ struct ForwardValues {
   Operand images;                     // The value of kNetworkInput.
   std::vector<Operand> outputs;       // A fused layer has the output of the step that computes it.
   std::vector<BatchMoments> moments;  // Batch norms.
-  // What forward ops keep for backward ops, by name (layer_ops.h): mask keys, moments, indices.
+  // The operands that forward ops keep for backward ops, by name (layer_ops.h): mask keys, moments,
+  // indices.
   std::vector<std::map<std::string, Operand>> kept;
   Operand probabilities, loss;  // The outputs of the loss; no probabilities without classes.
 

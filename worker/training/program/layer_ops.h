@@ -1,4 +1,4 @@
-// LayerOps: the ops that compute a layer, where both passes follow from their operands' names.
+// LayerOps: the ops of a layer whose steps in both passes follow from the names of their operands.
 //
 // The signatures of the ops (kernels/op_check.h) name the operands. Both passes give each name the
 // same meaning in all layers, and refuse any other:
@@ -33,11 +33,12 @@ struct LayerOps {
   std::vector<kernels::OpKind> backward;
 };
 
-// Nothing for ReLU, batch normalisation and sums, whose steps may be fused, and for flatten, which
+// No value for ReLU, batch normalisation and sums, whose steps may be fused, and for flatten, which
 // has none: both passes write them by hand.
 std::optional<LayerOps> OpsOf(const PlannedLayer& layer);
 
-// The parameter, or the gradient of one, that an op of the layer calls `name`. Nothing: it is none.
+// The parameter, or the gradient of one, that an op of the layer calls `name`. No value: it is
+// neither.
 std::optional<Operand> ParameterNamed(absl::string_view name, const PlannedLayer& layer,
                                       const ProgramWriter& writer);
 std::optional<Operand> GradientNamed(absl::string_view name, const PlannedLayer& layer,

@@ -56,7 +56,8 @@ bool LayerReaders::MayOverwrite(int value) const {
   return !training_ || !BackwardReadsOutput(root);
 }
 
-// A ReLU's backward step reads its output, but in a batch norm without a sum that one's input.
+// A ReLU's backward step reads the ReLU's output; if it is fused into a batch norm without a sum,
+// it reads the batch norm's input instead.
 bool LayerReaders::BackwardReadsOutput(int layer) const {
   if (plan_.layers[layer].kind != v1::Layer::kRelu) return false;
   const int maker = Maker(layer);

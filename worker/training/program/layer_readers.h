@@ -24,10 +24,9 @@ class LayerReaders {
   // the only reader of `layer`, or of FusedAdd(layer) if there is one. -1: none.
   int FusedRelu(int layer) const;
 
-  // The sum that is fused into batch norm `layer`: the only reader of `layer`, whose own only
-  // reader is a ReLU, and whose other summand is computed before `layer`: the network's input, or a
-  // layer of a lower index. So if two batch norms are added the sum is fused into the later one.
-  // -1: none.
+  // The sum that is fused into batch norm `layer`. It is the only reader of `layer`, its own only
+  // reader is a ReLU, and its other summand (the network's input, or a layer of a lower index) is
+  // computed before `layer`. So a sum of two batch norms is fused into the later one. -1: none.
   int FusedAdd(int layer) const;
 
   // The summand that FusedAdd(layer) adds to the batch norm's output: a layer, or kNetworkInput.

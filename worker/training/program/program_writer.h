@@ -55,7 +55,7 @@ class ProgramWriter {
   // The descriptor of the loss in this pass.
   kernels::OpDesc LossDesc(ProgramKind program, Pass pass) const;
 
-  // Makes `why` the program's error, unless there is one.
+  // Makes `why` the program's error, unless it has one already.
   void Refuse(int layer, const absl::Status& why);
   const absl::Status& status() const { return status_; }
 

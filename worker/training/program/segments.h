@@ -35,7 +35,7 @@ enum class Cut {
 };
 
 // Cuts where at least `part_elements` (>= 1) more parameters are needed, or are not used any more.
-// If it is 1, that is at every step that changes this.
+// If it is 1, cuts at every step that changes this.
 Segments CutIntoSegments(const Program& program, int64_t parameter_count, int64_t part_elements);
 
 }  // namespace capstan::worker

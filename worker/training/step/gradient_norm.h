@@ -7,11 +7,11 @@
 
 namespace capstan::worker {
 
-// Sums in double and in a fixed order. Finite inputs never overflow: (3.4e38)^2 * 2^40 < 1e308. Not
-// finite if any value is not.
+// Sums in double and in a fixed order. Finite inputs never overflow: (3.4e38)^2 * 2^40 < 1e308. The
+// sum is not finite if any value is not.
 double SumOfSquares(absl::Span<const float> values);
 
-// The same bits, by the form for `set`. REQUIRES: IsSupported(set).
+// Same as above, with the same bits, by the instructions of `set`. REQUIRES: IsSupported(set).
 double SumOfSquaresWith(InstructionSet set, absl::Span<const float> values);
 
 void Scale(float factor, absl::Span<float> values);

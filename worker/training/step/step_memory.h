@@ -95,8 +95,8 @@ class StepMemory {
   // Waits for all enqueued steps. Errors: faults of the device.
   virtual absl::Status End() = 0;
 
-  // May upload a batch at once that a later step will have, under its name. REQUIRES: what Begin
-  // requires of a batch.
+  // May begin to upload a batch that a later step will get under the same name. REQUIRES: what
+  // Begin requires of a batch.
   virtual absl::Status Stage(const BatchView& batch) = 0;
 
   kernels::TensorView Resolve(const Operand& operand) const {

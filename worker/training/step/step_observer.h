@@ -1,4 +1,5 @@
-// StepObserver: is told when the layers and copies of a training step ran; for traces.
+// StepObserver: receives the times at which the layers and copies of a training step ran, for
+// traces.
 //
 // Thread safety: the thread that trains calls it.
 #ifndef CAPSTAN_WORKER_TRAINING_STEP_STEP_OBSERVER_H_
