@@ -131,7 +131,7 @@ def bundle_libraries(elf, folder, licences, tag):
     libraries = libraries_of(elf)
     names = copy_libraries(libraries, folder)
     for file in elf:
-        # What remains are the names of functions, which make the trace of a crash readable.
+        # The names of functions remain, which make the trace of a crash readable.
         bill_of_materials.run("strip", "--strip-debug", str(file))
         redirect(file, names, f"$ORIGIN/{os.path.relpath(folder, file.parent)}")
     check_platform([*elf, *sorted(folder.iterdir())], tag)

@@ -20,7 +20,7 @@ def summary(label, **content):
 
 class CountResultsTest(unittest.TestCase):
     def counted(self, events, exit_code):
-        """What is printed for these events."""
+        """Returns what count_results.py prints for these events."""
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "events.json")
             path.write_text("".join(json.dumps(event) + "\n" for event in events))

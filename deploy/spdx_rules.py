@@ -17,7 +17,7 @@ EXCEPTIONS = {"LLVM-exception"}
 
 
 def violations(document):
-    """What is wrong with a document, one message each."""
+    """Yields a message for each error of a document."""
     elements = [document, *document.get("packages", []), *document.get("files", [])]
     ids = [each.get("SPDXID", "") for each in elements]
     yield from _document(document)

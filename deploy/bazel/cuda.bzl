@@ -61,7 +61,7 @@ cc_library(
 """
 
 def _missing_in(ctx, home):
-    """What of a toolkit is not in `home`; "" if it is whole."""
+    """Says what the toolkit in `home` lacks; "" if it is whole."""
     if not ctx.path(home).exists:
         return "{} does not exist".format(home)
     wanted = [home + "/bin/nvcc"] + [home + "/include/" + name for name in _HEADERS]
@@ -75,7 +75,7 @@ def _missing_in(ctx, home):
     return ""
 
 def _cudnn_version(ctx, home):
-    """That of cudnn_version.h as [major, minor]; [] if it is not there."""
+    """Returns the version in cudnn_version.h as [major, minor]; [] if there is no such file."""
     path = home + "/include/cudnn_version.h"
     if not ctx.path(path).exists:
         return []

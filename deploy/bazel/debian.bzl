@@ -1,4 +1,4 @@
-"""What the build must know of the machine's Debian packages, as the repository @debian.
+"""The repository @debian: facts about the machine's Debian packages that the build depends on.
 
 The wheel (//worker/python:wheel) has copies of shared libraries in it, which are no inputs that
 Bazel could see. @debian//:status is dpkg's list of what is installed: the wheel depends on it, and

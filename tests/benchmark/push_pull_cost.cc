@@ -1,5 +1,5 @@
-// What exactly-once, checksums, replicas and the write-ahead log cost: push-pull throughput of one
-// worker.
+// The cost of exactly-once, checksums, replicas and the write-ahead log: push-pull throughput of
+// one worker.
 //
 //   push_pull_cost --server=server/capstan-server --server-without-filter=...
 //       --server-without-checksums=...

@@ -1,4 +1,4 @@
-"""What the Python package costs, and how it compares: PyTorch scripts alone, with DDP, and as jobs.
+"""The cost of the Python package: compares PyTorch scripts alone, with DDP, and as jobs.
 
 One compute thread for each process. Gradients leave while backward() computes others
 (overlap=True), as those of DistributedDataParallel do. A job stands still while the script by
@@ -60,7 +60,7 @@ FACTORS = Case("factors", "factors", 1024, 40, 0.7)
 
 
 def command(case, rounds, *more):
-    """Of an epoch of TURNS turns that make the rows, and of so many rounds behind it."""
+    """The command of one epoch of TURNS turns that make the rows, and `rounds` rounds after it."""
     return [sys.executable, str(cluster.runfile("tests/benchmark/python_program.py")),
             f"--model={case.model}", f"--batch={case.batch}",
             f"--batches={TURNS * case.turn * case.workers}",

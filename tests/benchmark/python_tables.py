@@ -1,4 +1,4 @@
-"""What table_rounds.cc does, in Python: rounds of pushes to and pulls from all tables of a job.
+"""The program of table_rounds.cc in Python: rounds of pushes to and pulls from all tables of a job.
 
     python_tables.py ROUNDS FILE      seconds of each round, one a line
 """

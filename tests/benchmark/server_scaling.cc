@@ -1,5 +1,5 @@
-// What a server makes of more cores: the updates of one job, whose messages come on as many
-// connections as there are threads.
+// The gain of a server from more cores: measures the updates of one job, whose messages come on as
+// many connections as there are threads.
 //
 //   server_scaling [--threads=2] [--json]
 //

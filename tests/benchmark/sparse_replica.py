@@ -1,4 +1,4 @@
-"""What `replicas: 1` costs a job on a sparse table: the same job with and without it.
+"""The cost of `replicas: 1` for a job on a sparse table: the same job with and without it.
 
 DeepFM on a click log that is made as it is read, ASP, on one cluster of real daemons. The two jobs
 take turns. Prints samples a second (median over the epochs after the first), processor time a

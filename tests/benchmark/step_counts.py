@@ -29,7 +29,7 @@ CASES = (
     Case("VGG-16", "vgg16", 128, "BF16", "224x224x3", 1000),
     Case("LeNet", "lenet", 256, "FP32", "28x28x1", 10),
 )
-GOAL = Counts(kernels=420, graphs=3, bytes=85e9)  # Of ResNet-50, at most.
+GOAL = Counts(kernels=420, graphs=3, bytes=85e9)  # At most, for ResNet-50.
 _RECORDED = 3  # Steps until all graphs have been recorded and launched.
 
 

@@ -1,4 +1,4 @@
-"""What is counted of a small network's training step."""
+"""The counts of a small network's training step."""
 
 import unittest
 
@@ -18,7 +18,7 @@ class StepCounts(unittest.TestCase):
         for counts in (small, large):
             self.assertEqual(counts.kernels, kernels)
             self.assertEqual(counts.graphs, 2)  # One a pass; the update is in the second.
-        # What parameters cost, and 0.58 MB a sample.
+        # The traffic of the parameters, and 0.58 MB a sample.
         self.assertAlmostEqual(large.bytes / 173.4e6, 1, delta=0.05)
         self.assertAlmostEqual((large.bytes - small.bytes) / (192 * 0.58e6), 1, delta=0.05)
 

@@ -1,4 +1,4 @@
-"""What TLS costs jobs: the same jobs in plain text and encrypted, in turn.
+"""The cost of TLS for jobs: the same jobs in plain text and encrypted, in turn.
 
 Scheduler, server and worker are hosts of their own (network namespaces joined by a bridge), so that
 no memory is shared. LeNet (28x28 images, batch 64, momentum SGD, BSP, one compute thread):

@@ -141,7 +141,7 @@ class Steps {
   double loss() const { return loss_; }
   double enqueueing() const { return enqueueing_; }  // Processor seconds, of all steps so far.
 
-  // What is timed are graphs. Errors: kInternal  some steps are none.
+  // Checks that the timed steps are graphs. Errors: kInternal  some were not recorded as graphs.
   absl::Status CheckRecorded() const {
     const kernels::DeviceBackend* const device = (*backends_)[0].device();
     if (device == nullptr || device->captures_refused() == 0) return absl::OkStatus();

@@ -1,4 +1,4 @@
-"""What the parameter server costs: the same trainer with and without it.
+"""The cost of the parameter server: the same trainer with and without it.
 
 LeNet (28x28 images, batch 64, momentum SGD) on one compute thread. Without: train_steps, gradient
 and update in one process. With: a BSP job on a cluster of real daemons on loopback, 1 worker and 1

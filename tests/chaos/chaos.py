@@ -1,7 +1,7 @@
-"""What the chaos programs share: a cluster whose daemons die and come back, and who holds what.
+"""A cluster whose daemons die and come back, and which server holds which shard of a job.
 
-Kills are SIGKILL: the process gets no last word. A daemon comes back under its own name and, the
-scheduler, on its own port with its own data folder.
+The chaos programs share this module. Kills are SIGKILL: the process gets no last word. A daemon
+comes back under its own name and, the scheduler, on its own port with its own data folder.
 """
 
 import calendar
@@ -183,14 +183,14 @@ def versions(live, job):
 
 
 def outcome(live, job, mode):
-    """What a run comes to: in BSP the model's bits, else how many pushes the model counts."""
+    """The result of a run: in BSP the hash of the model, else how many pushes the model counts."""
     if mode == "bsp":
         return f"sha256 {digest(live.output(job))}"
     return f"{versions(live, job)['parameters']} updates"
 
 
 def problems(live, job, mode):
-    """What the job's clients saw against its promises; nothing if all were kept."""
+    """The promises that were broken, as the job's clients saw it; empty if all were kept."""
     found, counts = history.check(live.histories, job, mode, STALENESS_BOUND, SLOTS)
     exported = versions(live, job)["parameters"]
     if exported != counts["final"]:

@@ -76,7 +76,7 @@ def job_text(mode, epochs):
 
 
 def digest(folder):
-    """Of the exported model: its dense tensors and its rows."""
+    """The hash of the exported model: of its dense tensors and its rows."""
     found = hashlib.sha256()
     for file in sorted(folder.glob("*.safetensors")):
         found.update(file.read_bytes())
@@ -84,7 +84,7 @@ def digest(folder):
 
 
 def outcome(live, job, mode):
-    """What must be the same in each run: the model's bits, or how often it was updated."""
+    """The result that all runs must share: the hash of the model, or how often it was updated."""
     if mode == "bsp":
         return digest(live.output(job))
     manifest = json.loads((live.output(job) / "model.json").read_text())

@@ -1,4 +1,4 @@
-"""What faults cost: samples/s with a random daemon killed every few seconds, against none killed.
+"""The cost of faults: samples/s with a random daemon killed every few seconds, against none killed.
 
 Both runs train the same number of epochs on the same cluster; the killed daemon is started again at
 once, as a supervisor would.

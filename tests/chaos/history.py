@@ -34,7 +34,7 @@ Read = collections.namedtuple("Read", "incarnation shard iteration kind begun an
 
 
 class Record:
-    """What is known of one push while the lines are read."""
+    """One push, as known from the lines that were read so far."""
 
     def __init__(self, iteration, slots, begun, period):
         self.iteration, self.slots = iteration, slots

@@ -16,7 +16,7 @@ import cluster
 import synthetic
 
 VICTIMS = ("primary", "replica", "worker", "scheduler")
-PUSHES_IN_FLIGHT = 2  # Of one task.
+PUSHES_IN_FLIGHT = 2  # Per task.
 REPORT_SECONDS = 0.4  # A task reports what it has done every 0.2 s; the machine may be busy.
 
 

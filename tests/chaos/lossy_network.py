@@ -15,7 +15,7 @@ import namespaces
 import network_rounds
 
 RATES = (None, "200mbit", "20mbit")
-# Of a small model, so that training gets on at all: TCP sends a packet or two and waits.
+# A small model, so that training makes progress at all: TCP sends a packet or two and waits.
 MODEL = 'zoo: "softmax_regression"'
 
 

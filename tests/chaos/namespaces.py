@@ -20,7 +20,8 @@ CLONE_NEWNET = 0x40000000
 SUBNET = "10.77.0"
 BRIDGE = "capstan-br"
 FILTER = "capstan"
-# Of the bridge. Both see every packet from one host to another, and none that a host sends itself.
+# Both chains of the bridge see every packet from one host to another, and none that a host sends to
+# itself.
 RULES = f"""
 table bridge {FILTER} {{
   set cut {{
@@ -127,8 +128,8 @@ def enter_filtered():
 
 
 class Hosts:
-    """What makes a class of cluster.Cluster put each daemon on a host of its own. The command line
-    runs on the scheduler's, which it reaches whatever is cut."""
+    """A base class, beside cluster.Cluster, that puts each daemon on a host of its own. The command
+    line runs on the scheduler's host, so it reaches the scheduler whatever is cut."""
 
     def __init__(self, **settings):
         self.hosts = {}

@@ -30,7 +30,7 @@ class NetworkRounds:
         self.parser.add_argument("--seed", type=int, default=1)
         self.parser.add_argument("--modes", nargs="+", choices=sorted(chaos.MODES),
                                  default=sorted(chaos.MODES))
-        self.arguments = None  # Of the command line, in main().
+        self.arguments = None  # The command line's; main() parses them.
 
     def job_text(self, live, data, mode, draw):
         """The job. `draw`: of the round; None: without faults."""
@@ -41,7 +41,7 @@ class NetworkRounds:
         raise NotImplementedError
 
     def check(self, live, job):
-        """What went wrong with a job that has succeeded, beside its model."""
+        """The problems of a job that has succeeded, except those of its model."""
         return []
 
     def main(self):

@@ -27,7 +27,7 @@ import cluster  # noqa: E402
 import power  # noqa: E402
 import synthetic  # noqa: E402
 
-PUSHES_IN_FLIGHT = 2  # Of one task.
+PUSHES_IN_FLIGHT = 2  # Per task.
 REPORT_SECONDS = 0.4  # A task reports what it has done every 0.2 s; the machine may be busy.
 CONTROL_CUTS_MAX = 10  # Now and then everything had reached the disk by itself.
 MODES = {"bsp": "bsp {}", "ssp": "ssp { staleness_bound: 2 }", "asp": "asp {}"}
@@ -82,7 +82,7 @@ def run(live, text, name, cuts=0, draw=None):
 
 
 def updates(live, job):
-    """Of the table, on each shard: they are alike at the end."""
+    """How often the table was updated: at the end the number is the same for each shard."""
     manifest = json.loads((live.output(job) / "model.json").read_text())
     return int(next(t for t in manifest["tables"] if t["name"] == "parameters")["version"])
 
@@ -137,7 +137,7 @@ def control(arguments):
         live.wait_iteration(job, 5)
         for _ in range(CONTROL_CUTS_MAX):
             lost = live.cut(draw)
-            reached = live.iteration(job)  # What the scheduler has kept: nothing runs before it.
+            reached = live.iteration(job)  # As the scheduler has kept it; no earlier one runs.
 
             def missed(status):
                 return status["state"] in cluster.ENDED or "are lost" in status.get("detail", "")

@@ -41,7 +41,7 @@ class TwoHosts(namespaces.NamespaceCluster):
         return {**where, "prefix": (*where["prefix"], *hide)}
 
     def seen_by(self, name, path):
-        """What a daemon's host has under a path of the scheduler's."""
+        """The file or folder that the host of daemon `name` has at `path`."""
         pid = self.daemons[name].process.pid
         return pathlib.Path(f"/proc/{pid}/root{path}")
 

@@ -103,7 +103,7 @@ def result(live, job_id, seconds):
 
 
 def added_by(setting, mode, arguments):
-    """What a setting adds to the job as it is written: arguments of --set."""
+    """The arguments of --set by which a setting changes the job as it is written."""
     field = f"consistency.{mode[:3].lower()}"
     return {
         "staleness": [f"{field}.rate_by_staleness=true"],

@@ -71,7 +71,7 @@ class Factorisation:
 
     def __init__(self, sizes, mean):
         draw = numpy.random.default_rng(1)
-        # Of each kind, rows of a weight and the factors.
+        # For users and for items: rows of a weight and the factors.
         self.rows = [draw.normal(0, FACTOR_STD, (size, 1 + RANK)) for size in sizes]
         for rows in self.rows:
             rows[:, 0] = 0

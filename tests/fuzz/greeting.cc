@@ -1,5 +1,6 @@
-// What a client says first on a data connection, to GreetClient: it lets in exactly who says the
-// greeting and the token, answers nobody else, and leaves what follows to the reader of frames.
+// A client's first bytes on a data connection, given to GreetClient: it lets in exactly the clients
+// that send the greeting and the token, answers no others, and leaves the bytes that follow to the
+// reader of frames.
 #include <sys/socket.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 // Input: the fuzzer's bytes, taken off piece by piece where a target needs more than one value.
 //
-// What is asked for beyond the end is 0 or empty, so every input is a valid one and a short one
-// stays short. Thread safety: thread-compatible.
+// Beyond the end all values are 0 or empty, so every input is valid and a short one stays short.
+// Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_FUZZ_INPUT_H_
 #define CAPSTAN_TESTS_FUZZ_INPUT_H_
 
@@ -21,7 +21,7 @@ class Input {
     const absl::string_view one = Take(1);
     return one.empty() ? uint8_t{0} : static_cast<uint8_t>(one[0]);
   }
-  // Of two bytes, little-endian.
+  // Two bytes, little-endian.
   uint16_t Word() {
     const uint8_t low = Byte();
     return static_cast<uint16_t>(low | Byte() << 8);

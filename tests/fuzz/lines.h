@@ -1,4 +1,4 @@
-// What holds of every parser of examples, whatever lines it is given.
+// Checks that hold for every parser of examples, whatever lines it is given.
 //
 // Thread safety: functions of their arguments.
 #ifndef CAPSTAN_TESTS_FUZZ_LINES_H_

@@ -381,7 +381,7 @@ def certificate(serial, names, end=b"330101000000Z"):
 
 
 def certificates():
-    def block(kind, contents):  # Of PEM: 0 as it is, 1 a certificate, 2 a key.
+    def block(kind, contents):  # Kinds: 0 text as it is, 1 a certificate, 2 a key.
         return bytes([kind]) + struct.pack("<H", len(contents)) + contents
 
     uri, dns, address = 0x86, 0x82, 0x87

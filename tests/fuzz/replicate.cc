@@ -48,7 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     FUZZ_CHECK(server::JobOf(batch) == batch.messages(0).job_id());
   }
   server::CheckArrived(batch).IgnoreError();
-  batch.DiscardUnknownFields();  // Those of a newer sender come behind the checksum.
+  batch.DiscardUnknownFields();  // They would come behind the checksum.
   Seal(&batch);
   FUZZ_CHECK(server::CheckArrived(batch).ok());
   return 0;

@@ -25,7 +25,7 @@ bool Same(const TensorEntry& a, const TensorEntry& b) {
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Input input(data, size);
-  const int64_t data_bytes = input.Byte();  // Of the values.
+  const int64_t data_bytes = input.Byte();  // Bytes of the values.
   const absl::StatusOr<std::vector<TensorEntry>> entries =
       DecodeSafetensorsHeader(input.Rest(), data_bytes);
   if (!entries.ok()) {

@@ -36,7 +36,7 @@ absl::Cord Torn(absl::string_view bytes, size_t piece) {
   return torn;
 }
 
-// What the layout of a payload and protobuf's parser say.
+// The message in a payload, read by its layout and protobuf's parser. Nothing if it is malformed.
 template <typename Message>
 std::optional<Message> Reference(absl::string_view payload) {
   const absl::StatusOr<std::optional<PayloadStart>> start = ReadPayloadStart(payload);
@@ -115,7 +115,7 @@ void CheckWhole(absl::string_view bytes, size_t piece, const Parse& parse) {
     FUZZ_CHECK(decoded.ok());
     FUZZ_CHECK(Attach(*decoded).SerializeAsString() == message.SerializeAsString());
   }
-  message.DiscardUnknownFields();  // Those of a newer sender come behind the checksum.
+  message.DiscardUnknownFields();  // They would come behind the checksum.
   Seal(&message);
   FUZZ_CHECK(parse(absl::Cord(message.SerializeAsString())).ok());
 }

@@ -28,7 +28,7 @@ _LONGEST = 10
 
 
 def microseconds(step):
-    """Of one run, the best of a few rounds, as gpu_bench measures it."""
+    """The time of one run, the best of a few rounds, as gpu_bench measures it."""
     for _ in range(3):
         step()
     best = None

@@ -133,7 +133,7 @@ class Theirs:
 
 
 def contenders(case, options, env):
-    """Those that can do the case, one by one, ours first; what PyTorch cannot do is said."""
+    """Yields the contenders that can do the case, ours first; prints what PyTorch cannot do."""
     program = os.path.join(options.pack, "capstan", "tests", "benchmark", "train_steps")
     ours = Ours(options.train_steps or program, case, env, options.device == "cuda")
     yield ours

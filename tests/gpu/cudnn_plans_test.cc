@@ -1,5 +1,5 @@
-// What cuDNN offers for the convolutions of the zoo's models, on cards that it plans for without
-// one: the real library, for a card that is described to it (emulation/cudnn.cc).
+// The plans that cuDNN offers for the convolutions of the zoo's models, on absent cards. The real
+// library plans for a card that is described to it (emulation/libraries/cudnn.cc).
 #include <cudnn.h>
 
 #include <algorithm>

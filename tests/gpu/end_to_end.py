@@ -38,8 +38,8 @@ import processes
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _ACCURACY_POINTS = 0.3
 _ACCURACY_MIN = 0.95
-_GPUS_MAX = 8  # That share a batch.
-_REFUSED = "is not recorded as a graph"  # What a task says of a step (kernels/cuda).
+_GPUS_MAX = 8  # GPUs that share a batch.
+_REFUSED = "is not recorded as a graph"  # A task's words about a step (kernels/cuda).
 _WARM_UP = 20
 _TICKS = os.sysconf("SC_CLK_TCK")
 _OPTIMIZER = "momentum {} learning_rate: 0.005"
@@ -51,7 +51,7 @@ _OPTIMIZER = "momentum {} learning_rate: 0.005"
 # read their own pushes before the next step.
 _OPTIMIZER_STALE = "momentum {} learning_rate: 0.001"
 _OPTIMIZER_TIMED = "momentum {} learning_rate: 0.0001"
-# Of programs that compute and are no daemons.
+# The environment of programs that compute and are no daemons.
 _ENVIRONMENT = dict(os.environ)
 
 _NORMED = """
@@ -66,10 +66,10 @@ _NORMED = """
 
 
 class Figure:
-    """What is timed: a model, its batch, what it is computed with, steps, data.
+    """A case to be timed: a model, its batch, what it is computed with, steps, data.
 
     Images are of side x side pixels and three channels; classes are a thousand; parameters and
-    gradients travel in what the model is computed with. What is timed ends before the epoch does:
+    gradients travel in what the model is computed with. The timed steps end before the epoch does:
     near its end leases are short, and little can be decoded ahead.
     """
 
@@ -89,7 +89,7 @@ class Figure:
 
 
 def figures(names, small):
-    """Those whose models are among `names`."""
+    """The figures whose models are among `names`."""
     if small:
         return [Figure("lenet", 4, "BF16", 28, 2, 8)] if names else []
     every = [Figure("lenet", 256, "FP32", 28, 200, 65536),
@@ -103,7 +103,7 @@ def digest(folder):
 
 
 def share(spans, track, other):
-    """Of the time of a track's spans, the part in which a span of another one goes on."""
+    """The share of the time of a track's spans in which a span of another track goes on."""
     def edges(name):
         return sorted((span["ts"], span["ts"] + span["dur"]) for span in spans
                       if span["cat"] == name)
@@ -233,7 +233,7 @@ class EndToEnd:
     def memory(self):
         if not self.on_gpu:
             return
-        # What each of 40 layers gives to the next has 6.4 GB, and is kept for the backward pass.
+        # Each of 40 layers passes 6.4 GB to the next, which are kept for the backward pass.
         layers = "".join(f'layers {{ name: "wide{i}" convolution {{ filters: 512 kernel: 1 }} }}\n'
                          for i in range(40))
         layers += 'layers { name: "out" fully_connected { units: 10 } }'

@@ -57,7 +57,7 @@ absl::StatusOr<double> TimeOf(CudaBackend& gpu, const std::function<absl::Status
     const double one = 1e6 * seconds / Runs();
     best = round == 0 ? one : std::min(best, one);
   }
-  CAPSTAN_RETURN_IF_ERROR(gpu.Synchronize());  // What it would report.
+  CAPSTAN_RETURN_IF_ERROR(gpu.Synchronize());  // Returns errors of the runs.
   return best;
 }
 

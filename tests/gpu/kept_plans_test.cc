@@ -111,7 +111,7 @@ TEST_CASE("GPU plans: the next backend takes what one has measured, and times no
     CHECK_THAT(measured, Catch::Contains(" bias\tfused engine "));
     CHECK_THAT(measured, Catch::Contains(" bias relu\tfused engine "));
   }
-  // What is measured is written.
+  // The measured plans are in the file, so the next backend writes nothing.
   const auto written = std::filesystem::last_write_time(file);
   prepare_all();
   CHECK(std::filesystem::last_write_time(file) == written);

@@ -345,7 +345,7 @@ class PlansFolder {
   const std::string folder_;
 };
 
-// What a library says of a plan's precision decides whether it is taken: here it is measured.
+// A plan is taken for the precision that its library claims. Here that precision is measured.
 TEST_CASE("GPU convolution: every plan that is taken agrees with the reference", "[gpu]") {
   constexpr WindowCase kCase = {1, 66, 66, 128, 4, 3, 1, 1};
   constexpr WindowCase kSmall = {1, 9, 9, 8, 4, 3, 1, 1};

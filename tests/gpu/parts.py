@@ -1,4 +1,4 @@
-"""What there is to run on a card, in the order that settles the most per minute, within a budget.
+"""The steps to run on a card, in the order that settles the most per minute, within a budget.
 
 A part is a list of steps, each a program with a limit of seconds; the limits of a part, and what it
 takes to kill what exceeds them, fit in the part's minutes, whatever the programs do. `Budget` says
@@ -7,7 +7,7 @@ how long a step may take of what is left. Pure: no GPU, no process; time comes i
 
 # A step that is beyond its limit is killed; it is gone this much later, at the latest.
 KILL_SECONDS = 2.0
-# What is shorter than this settles nothing.
+# A step that is cut to less than this settles nothing.
 LEAST_SECONDS = 10.0
 
 
@@ -64,7 +64,8 @@ class Budget:
 _OWN_KERNELS = ("[own]~[library],GPU pools*,GPU batch norm*,GPU element-wise*,GPU softmax*,"
                 "GPU embedding*")
 _TEST = ["{bin}/conformance_test", "--durations", "yes"]
-# What is emulated takes longer, and one test stands for all, which emulated_conformance_test runs.
+# Steps on an emulated GPU take longer, and one test stands for all of them: all run in
+# emulated_conformance_test.
 _SLOWER = 4
 _SMALL_TESTS = {"[own]": "GPU graphs*", "~[own]": "GPU softmax*"}
 _COMPARE = ["{python}", "-B", "{here}/compare_training.py", "--pack={pack}"]

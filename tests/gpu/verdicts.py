@@ -1,16 +1,16 @@
-"""What the comparisons' numbers are held against: the goals, and whether they are reached.
+"""The goals of the comparisons, and whether their numbers reach them.
 
 Pure: no GPU, no PyTorch.
 """
 
-GOAL_MISSED = 4  # What a comparison exits with; run_gpu.py knows it.
+GOAL_MISSED = 4  # The exit code of a comparison that misses a goal; run_gpu.py knows it.
 
-# How fast we are beside PyTorch: whole models; convolutions, of which PyTorch has cuDNN take its
-# fastest plan; its fused optimizers. What is not here has no goal.
+# Goals for our speed as a multiple of PyTorch's: of whole models; of convolutions, for which
+# PyTorch has cuDNN take its fastest plan; of its fused optimizers. Other cases have no goal.
 TRAINING = 1.0
 _CONVOLUTIONS = 0.97
 _OPTIMIZERS = 1.0
-# Of the rate at which the card copies its memory.
+# Share of the rate at which the card copies its memory.
 _OPTIMIZERS_OF_COPY = 0.85
 
 _OPTIMIZER_KINDS = ("sgd_momentum", "adam")
@@ -24,7 +24,7 @@ class Ratio:
 
     @property
     def missed(self):
-        # What is no number is not reached.
+        # NaN does not reach the goal.
         return self.value is not None and self.goal is not None and not self.value >= self.goal
 
     def __str__(self):
@@ -76,7 +76,7 @@ def beside_floor(case, copy, product):
 
 
 def beside_pytorch(case, microseconds):
-    """Of a Measured case; PyTorch's microseconds, or None."""
+    """Our speed in a Measured case beside PyTorch's, from its microseconds (None: not known)."""
     goal = None
     if case.kind.startswith("conv_"):
         goal = _CONVOLUTIONS

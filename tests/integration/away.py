@@ -26,7 +26,8 @@ MODEL = """
   layers { name: "out" fully_connected { units: 10 } }
 """
 PROBE_SAMPLES = 20000
-# Of the rate with a scheduler. The machine is not equally busy in both; a stall would be 0.05.
+# The share of the rate with a scheduler. The machine is not equally busy in both runs; a stall
+# would give 0.05.
 RATE_MIN = 0.4
 
 

@@ -37,7 +37,7 @@ class BackupsTest(unittest.TestCase):
                       lambda: self.version(job) >= begin + ITERATIONS_WITHOUT,
                       poll_seconds=cluster.CLI_POLL_SECONDS)
         self.assertEqual(self.cluster.status(job)["state"], "RUNNING")
-        # Of each iteration one slot was late, or its task has passed it over.
+        # One slot of each iteration was late, or its task has passed it over.
         self.assertGreater(sum(int(table.get("pushesLate", 0)) for table in self.held(job)), 0)
         os.kill(stopped, signal.SIGCONT)
         status = self.cluster.wait(job)

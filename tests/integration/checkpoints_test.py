@@ -10,7 +10,7 @@ import cluster
 import synthetic
 
 BSP = {"epochs": 30, "name": "long", "resources": "server_wait_seconds: 30"}
-# Of several shards, so that each of three servers gets some.
+# A model of several shards, so that each of three servers gets some.
 WIDE = {
     "epochs": 4,
     "model": """layers { name: "fc1" fully_connected { units: 2000 } }
@@ -169,7 +169,7 @@ class CheckpointsTest(unittest.TestCase):
         refused = self.cluster.run("checkpoint", "restore", begun_with, "--no-wait", check=False)
         self.assertEqual(refused.returncode, 1, refused.stdout)
         self.assertIn(f"{output} is the output folder of {job}, which is RUNNING", refused.stderr)
-        # What another job reads it may still write.
+        # A branch of the running job may write into a folder of its own.
         branch = self.restore(begun_with, "-O", str(output / "branch"))
         self.cluster.run("job", "stop", branch)
         self.cluster.run("job", "stop", job)

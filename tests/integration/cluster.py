@@ -147,7 +147,7 @@ class Cluster:
     no test ends with a wait for shards that nobody can take.
     """
 
-    cli_prefix = ()  # What the command line is started with.
+    cli_prefix = ()  # Words before the command line, for example a namespace to run it in.
 
     def __init__(self, servers=1, workers=1, lease=f"{LEASE_SECONDS}s", grace="0s",
                  server_flags=(), worker_flags=()):
@@ -310,7 +310,7 @@ class Cluster:
         os.kill(pid, signal.SIGKILL)
 
     def processor_seconds(self, role=""):
-        """Of the daemons whose names begin so and their tasks that have ended, so far."""
+        """The seconds so far of daemons whose names begin with `role`, and of their ended tasks."""
         ticks = 0
         for name, daemon in self.daemons.items():
             if not name.startswith(role):

@@ -22,7 +22,7 @@ class DiffTest(programs.ProgramCase):
     workers = 3
 
     def diff(self, first, second, exit_code):
-        """What `capstan diff` says, as text and as JSON."""
+        """The output of `capstan diff`, as text and as JSON."""
         runs = ("diff", str(first), str(second))
         text = self.cluster.run(*runs, check=False)
         self.assertEqual(text.returncode, exit_code, text.stdout + text.stderr)

@@ -17,7 +17,7 @@ _PLUGIN = "kernels/cuda/emulation/libcapstan_emulated_cuda.so"
 _DRIVER = "kernels/testing/libcuda.so.1"
 _TRAINER = "tests/convergence/reference_trainer"
 _GPUS = "2"
-_POINTS = 0.03  # Of accuracy, between one run and another: 6 of the 200 test images.
+_POINTS = 0.03  # Accuracy that a run may lose to the one on the CPU: 6 of the 200 test images.
 
 _MODEL = """
   layers { name: "conv1" convolution { filters: 8 kernel: 3 padding: 1 bias: false } }

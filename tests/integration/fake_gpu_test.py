@@ -71,7 +71,7 @@ class FakeGpuTest(unittest.TestCase):
         self.assertEqual(len(said), 1, said)
 
     def say(self, **fakes):
-        """What drivers and plugins of daemons that are started from now on are to be like."""
+        """Sets how the drivers and plugins of daemons that are started from now on behave."""
         for name, value in fakes.items():
             os.environ[f"CAPSTAN_FAKE_{name.upper()}"] = value
             self.addCleanup(os.environ.pop, f"CAPSTAN_FAKE_{name.upper()}", None)

@@ -32,7 +32,7 @@ class JobsTest(unittest.TestCase):
         for mode in ("bsp {}", "ssp { staleness_bound: 2 }", "asp {}"):
             with self.subTest(mode=mode):
                 job = self.cluster.submit(self.job(consistency=mode, epochs=4))
-                # What a task that died has left of its model.
+                # The remains of a model from a task that died.
                 output = self.cluster.output(job)
                 (output / ".export-9-9").mkdir()
                 (output / ".export-9-9" / "model.json").write_text("{}")
@@ -94,7 +94,7 @@ class JobsTest(unittest.TestCase):
         self.assertEqual(len(by_track["backward"]), 3 * 5)
         for track in ("push", "pull", "wait"):
             self.assertTrue(by_track[track], track)
-        # What is pushed was computed before it has arrived.
+        # A push arrives after its gradient was computed.
         push = by_track["push"][0]
         self.assertGreater(push["ts"] + push["dur"], by_track["backward"][0]["ts"])
 

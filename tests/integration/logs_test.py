@@ -1,4 +1,4 @@
-"""What is remembered of a job: figures of its epochs and logs, also when its workers are gone."""
+"""The figures of a job's epochs, and its logs, can be read, also when its workers are gone."""
 
 import unittest
 
@@ -14,7 +14,7 @@ class LogsTest(unittest.TestCase):
         self.text = synthetic.job(self.cluster.folder, data=data, epochs=2)
 
     def worker_lines(self, job):
-        """What the tasks wrote, and what was said about it on standard error."""
+        """The lines of the tasks, and the words of the command on standard error."""
         done = self.cluster.run("job", "logs", job)
         lines = done.stdout.splitlines()
         return [line for line in lines if not line.startswith("[job] ")], done.stderr

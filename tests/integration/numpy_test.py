@@ -20,7 +20,7 @@ except ImportError:
 FASHION = pathlib.Path("/usr/share/datasets/fashion-mnist")
 PROGRAM = ("tests/integration/tables_program.py",)
 
-# What tables_program.Misuse is told.
+# The errors that tables_program.Misuse gets.
 TOLD = {
     "dtype": "Error: the gradient of 'weights' is float64 of shape .3,., expected float32 of shape "
              ".3,.$",

@@ -37,7 +37,7 @@ class OwnPaceTest(programs.ProgramCase):
         self.folder.mkdir()
 
     def lines(self, rank):
-        """What a rank has said: its words, and the numbers."""
+        """The lines of a rank's file: (word, number) of each."""
         path = self.folder / str(rank)
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         return [(word, int(number)) for word, number in map(str.split, text.splitlines())]
@@ -70,7 +70,7 @@ class OwnPaceTest(programs.ProgramCase):
                     continue
                 if word == "reached":
                     self.assertEqual(number, counts[rank] + 1)
-                else:  # What was acknowledged, and perhaps what was on its way.
+                else:  # All acknowledged pushes, and perhaps some that were on their way.
                     self.assertIn(number - counts[rank], range(5))
                 counts[rank] = number
         self.assertIn("snapshot", [word for word, _ in self.lines(0)])

@@ -1,4 +1,4 @@
-"""What tests of jobs with programs share: a cluster that runs them, kills, and models."""
+"""Helpers of tests of jobs with programs: a cluster that runs them, kills, and models."""
 
 import fcntl
 import json
@@ -20,7 +20,7 @@ ENVIRONMENT = {
 
 GATE_AT = 5  # An iteration.
 
-_LETTERS = {"F32": "f", "U64": "Q"}  # Of struct.
+_LETTERS = {"F32": "f", "U64": "Q"}  # The struct module's letters.
 
 
 def tensors(path):
@@ -46,12 +46,12 @@ def rows(path):
 
 
 def environment():
-    """Of a script that uses the package."""
+    """The environment of a script that uses the package."""
     return {**os.environ, **ENVIRONMENT}
 
 
 def run(command):
-    """What a script prints that runs by itself."""
+    """Runs a script by itself; returns its standard output."""
     return subprocess.run(command, check=True, env=environment(), text=True, capture_output=True,
                           timeout=cluster.DEADLINE_SECONDS).stdout
 

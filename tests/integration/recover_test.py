@@ -14,7 +14,7 @@ import cluster
 import synthetic
 
 LOG = "durability: LOG"
-# Of several shards, so that each server has some.
+# A model of several shards, so that each server has some.
 WIDE = """layers { name: "fc1" fully_connected { units: 300 } }
           layers { name: "out" fully_connected { units: 10 } }"""
 BATCHES_AN_EPOCH = 100  # 2,000 samples, 20 a batch.

@@ -30,7 +30,7 @@ def command(*arguments):
 
 
 def environment(**more):
-    """Of a user whose environment names no cluster."""
+    """The environment of a user, which names no cluster unless `more` does."""
     mine = programs.environment() | more
     return {name: value for name, value in mine.items()
             if name not in ("CAPSTAN_SCHEDULER", "CAPSTAN_TLS_DIR", "XDG_RUNTIME_DIR")
@@ -47,8 +47,8 @@ def address_without_listener():
 
 class RunCase(programs.ProgramCase):
     def run_script(self, *arguments, code=0, **more):
-        """What `capstan run` writes to standard output and error, on the test's cluster unless
-        the variables `more` name another."""
+        """Runs `capstan run` on the test's cluster, unless the variables `more` name another one;
+        returns its standard output and error."""
         variables = {"HOME": str(self.cluster.folder), "CAPSTAN_SCHEDULER": self.cluster.scheduler}
         done = subprocess.run(command(*arguments), env=environment(**variables | more), text=True,
                               stdin=subprocess.DEVNULL, capture_output=True, check=False,
@@ -191,7 +191,7 @@ for batch in capstan.batches(8, 2):
 
 
 class WrongTest(RunCase):
-    """What is wrong is said in a sentence, and the exit code is not 0."""
+    """A mistake is reported in a sentence, and the exit code is not 0."""
 
     def test_arguments(self):
         for arguments, words in (
@@ -286,7 +286,7 @@ class LocalClusterTest(unittest.TestCase):
         self.folder = pathlib.Path(scratch.name)
 
     def run_here(self, *words, check=True):
-        """What a command writes to standard output whose user has this folder alone."""
+        """Runs a command for a user who has this folder alone; returns its standard output."""
         variables = environment(HOME=str(self.folder), XDG_RUNTIME_DIR=str(self.folder))
         done = subprocess.run(words, env=variables, text=True, stdin=subprocess.DEVNULL,
                               capture_output=True, check=False,
@@ -325,7 +325,7 @@ class LocalClusterTest(unittest.TestCase):
         self.assertEqual(first.returncode, 0, said)
 
     def without_run(self, launcher, *arguments):
-        """What a script says that Python, or `launcher`, has started, and not `capstan run`."""
+        """The output of a script that Python, or `launcher`, starts instead of `capstan run`."""
         script = self.folder / "summed.py"
         script.write_text(SUMMED)
         path = f"{os.path.dirname(COMMAND_LINE)}:{os.environ['PATH']}"

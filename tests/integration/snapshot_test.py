@@ -37,7 +37,7 @@ def load_read_rows():
 
 
 def bits(row):
-    """Of a row of floats, however they were written."""
+    """The bytes of a row of floats, however they were written."""
     return struct.pack(f"{len(row)}f", *row)
 
 

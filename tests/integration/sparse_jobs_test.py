@@ -18,7 +18,7 @@ MANY_KEYS = """format: CLICK_LOG click_log { fields: 6 keys_per_field: 4000 zipf
 
 
 def hashes(folder):
-    """Of the exported model: its dense tensors and its rows."""
+    """The hash of each file of the exported model: of its dense tensors and of its rows."""
     files = sorted(pathlib.Path(folder).glob("*.safetensors"))
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
@@ -113,7 +113,7 @@ class SparseJobsTest(unittest.TestCase):
         status = self.train(model=model, data=MANY_KEYS, batch_size=50, epochs=1)
         manifest = json.loads((pathlib.Path(status["outputDirectory"]) / "model.json").read_text())
         (rows,) = [table["rows"] for table in manifest["tables"] if "rows" in table]
-        # Those of an update stay with it.
+        # The rows of the update at hand stay, beyond the limit.
         self.assertLess(int(rows["count"]), 1600 + 6 * 50)
 
     def test_large_files_are_read_in_blocks(self):

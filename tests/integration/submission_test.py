@@ -35,7 +35,7 @@ class SubmissionTest(unittest.TestCase):
         first = self.finish(self.cluster.submit(self.text(training="seed: 3")))
         trained = self.model(first["outputDirectory"])
         shown = self.cluster.json("job", "describe", first["jobId"])
-        # What its owner did not write is not in what is shown.
+        # The spec that is shown has no field that its owner did not write.
         self.assertFalse((shown["spec"].get("output") or {}).get("directory"))
         self.assertEqual(shown["effectiveSpec"]["training"]["slots"], 1)
         self.cluster.run("job", "label", first["jobId"], "team=ads")

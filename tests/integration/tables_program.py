@@ -32,7 +32,7 @@ class Clicks:
 
 
 def gradients_of(weights, rows, places, features, labels):
-    """Of the mean cross-entropy: (loss, gradient of weights, gradient of rows)."""
+    """The mean cross-entropy and its gradients: (loss, gradient of weights, gradient of rows)."""
     odds = features @ weights + rows[places].sum((1, 2))
     chances = 1 / (1 + np.exp(-odds))
     loss = -np.log(np.where(labels > 0, chances, 1 - chances)).mean()
@@ -74,7 +74,7 @@ class Misuse:
             self.told[name] = said.read()
 
     def below_python(self, task):
-        """What the C interface says to arguments that no array of Python has."""
+        """Calls the C interface with arguments that no array of Python has."""
         self.expect_error("second task", type(task))
         self.expect_error("wide table", task.parameters, 1 << 32)
         self.expect_error("null gradient", task.put_gradient, 0, 0, None, 1)

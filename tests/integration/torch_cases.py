@@ -1,4 +1,4 @@
-"""What else PyTorch scripts do in and around their loop: right, in another way, or wrong.
+"""More PyTorch scripts, with other steps in and around their loops: right ones and wrong ones.
 
     torch_cases.py CASE [FILE]
 
@@ -342,7 +342,7 @@ def breaks():
 
 
 def copies_its_task():
-    """What a worker has told this process, in FILE."""
+    """Copies the specification that a worker has given this process to FILE."""
     shutil.copy(os.environ["CAPSTAN_TASK_SPEC"], sys.argv[2])
     plain()
 

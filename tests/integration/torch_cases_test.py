@@ -1,4 +1,4 @@
-"""What PyTorch scripts do in and around their loop: the same in other ways, or something wrong."""
+"""PyTorch scripts with other loops: they do the same in other ways, or something wrong."""
 
 import json
 import signal

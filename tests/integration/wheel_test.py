@@ -20,7 +20,7 @@ import try_wheel  # noqa: E402
 
 # Debian's interpreter, for which there are Debian's torch and grpc.
 PYTHON = "/usr/bin/python3"
-# What glibc and GCC have in each process.
+# The libraries of glibc and GCC, which are in each process.
 SYSTEM = re.compile(r"/(lib|lib64|usr/lib)/(x86_64-linux-gnu/)?"
                     r"(ld-linux-x86-64|libc|libm|libgcc_s|libstdc\+\+)\.so\.\d+$")
 

@@ -169,7 +169,7 @@ def read_targets(root, paths):
 
 
 def closure(targets, start):
-    """What `start` reaches: {label: the label that led there}, shortest ways first."""
+    """The labels that `start` reaches: {label: the label that led there}, shortest ways first."""
     came_from = {start: None}
     queue = [start]
     for label in queue:

@@ -22,7 +22,7 @@
 
 namespace {
 
-constexpr uint64_t kRecordsMax = 1 << 20;  // What comes later is not recorded.
+constexpr uint64_t kRecordsMax = 1 << 20;  // Later calls are not recorded.
 
 enum class What : uint32_t { kEntered, kLeft, kThread };
 
@@ -106,7 +106,7 @@ void Report(What what, void* function, void* site) {
 
 }  // namespace
 
-// What GCC calls at the begin and end of each function, by -finstrument-functions.
+// With -finstrument-functions GCC calls these at the begin and the end of each function.
 extern "C" {
 
 void __cyg_profile_func_enter(void* function, void*) {

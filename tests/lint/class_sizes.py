@@ -11,7 +11,7 @@ import source_tree
 class ClassSize(NamedTuple):
     header: str  # Its path.
     name: str
-    lines: int   # Of its declaration and of its functions.
+    lines: int   # In its declaration and in its functions.
     public: int  # Functions that others may call.
 
 

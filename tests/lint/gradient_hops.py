@@ -104,7 +104,7 @@ class Symbols:
 
 
 class Process:
-    """What one process has recorded: calls by thread, and the class that began each thread."""
+    """The records of one process: calls by thread, and the class that began each thread."""
 
     def __init__(self, role, path, symbols):
         self.role = role
@@ -130,7 +130,7 @@ class Process:
                 self.calls[thread].append((nanoseconds, what, *stack[-1][:2]))
                 continue
             if any(entered[0] == name for entered in stack):  # Else it began before the record.
-                while stack[-1][0] != name:  # What an exception has left.
+                while stack[-1][0] != name:  # Functions that an exception has left.
                     stack.pop()
                 self.calls[thread].append((nanoseconds, what, *stack.pop()[:2]))
         if len(records) < count * RECORD.size:

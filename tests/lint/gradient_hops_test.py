@@ -1,4 +1,4 @@
-"""What counts as a hop of a gradient, and where its way begins and ends."""
+"""Which calls count as hops of a gradient, and where its way begins and ends."""
 
 import unittest
 

@@ -2,7 +2,7 @@
 
 import re
 
-# What cores must never reach, in words of `bazel query`.
+# Cores, and the targets that they must never reach, in words of `bazel query`.
 CORES = ("//server/core/...", "//scheduler/core/...", "//worker/core/...")
 FORBIDDEN_TO_CORES = ("@grpc//...", "@protobuf//...", "@spdlog//...", "@sqlite3//...",
                       "@posix//:threads", "@absl//:synchronization", "//proto/...")

@@ -112,7 +112,7 @@ def cpp_functions(text):
             first_code = head_start + len(head) - len(head.lstrip())
             stack.append((kind, code.count("\n", 0, first_code) + 1))
             if kind == "initializer":
-                continue  # Of a member; the function's own brace is still to come.
+                continue  # A member's; the function's own brace is still to come.
         elif place.group() == "}" and stack:
             kind, first = stack.pop()
             if kind == "function":
@@ -231,6 +231,40 @@ def open_ends(path, text):
             yield number, "left over from a merge"
 
 
+# Such a word sends the reader back for a subject. At the begin of a comment it never has one.
+_FRAGMENT = re.compile(r"(?:^|[.:;] )(?:Of|Who|Whose|Likewise)\b|^(?:That|Those|What|Half)\b")
+
+
+def fragments(path, text):
+    for number, comment in _comments(path, text):
+        if match := _FRAGMENT.search(comment):
+            yield number, (f"a comment's sentence begins with '{match.group().lstrip('.:; ')}', "
+                           "expected a subject and a verb")
+
+
+def _comments(path, text):
+    """(line, text) of each comment and docstring; the lines of one comment are joined."""
+    mark = "//" if is_cpp(path) or path.endswith(".proto") else "#"
+    if not is_code(path) or path.endswith(".sh"):
+        return
+    begin, words = 0, []
+    for number, line in enumerate(text.split("\n"), start=1):
+        code, found, comment = line.partition(f"{mark} ")
+        whole = found and not code.strip()
+        if words and not whole:
+            yield begin, " ".join(words)
+            words = []
+        if whole:
+            begin = begin if words else number
+            words.append(comment.strip())
+        elif found and code.endswith(" "):
+            yield number, comment
+        elif mark == "#" and (match := re.match(r'\s*r?"""(.+)', line)):
+            yield number, match.group(1)
+    if words:
+        yield begin, " ".join(words)
+
+
 def test_names(path, text):
     if not path.endswith("_test.cc"):
         return
@@ -257,6 +291,7 @@ FILE_RULES = {
     "hash_order": hash_order,
     "header": header,
     "open_ends": open_ends,
+    "fragments": fragments,
     "test_names": test_names,
     "test_namespace": test_namespace,
 }

@@ -50,6 +50,17 @@ class FileRules(unittest.TestCase):
         self.assertEqual(lines(rules.open_ends, "<" * 7 + " a\n" + "=" * 7 + "\n" + "=" * 8),
                          [1, 2])
 
+    def test_fragments(self):
+        text = ("// Of a row.\nint a;  // Who waits.\n"
+                "// A row. Those of\n// a table. Whose it is.\n"
+                "// The rows. What they hold is here,\n// of a table that lives.\n"
+                "int b = c / d;  // Ofc.\n")
+        self.assertEqual(lines(rules.fragments, text), [1, 2, 3])
+        mark = "#"
+        text = (f'def a():\n    """What a is."""\n    {mark} Half of it.\n'
+                f'    return "// Of"  {mark} Of it.\n')
+        self.assertEqual(lines(rules.fragments, text, "a.py"), [2, 3, 4])
+
     def test_test_names(self):
         text = 'TEST_CASE("Shard: adds", "[x]") {}\nTEST_CASE("adds") {}\n'
         self.assertEqual(lines(rules.test_names, text, "server/a_test.cc"), [2])

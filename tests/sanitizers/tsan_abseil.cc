@@ -214,7 +214,8 @@ void ReleasableMutexLock::Release() {
   mu_ = nullptr;
 }
 
-// What a waiter may rely on is ordered by its mutex, not by the signal: signals are not told.
+// The mutex, not the signal, orders the data that a waiter may rely on, so TSan is not told of
+// signals.
 void CondVar::Wait(Mutex* mutex) {
   TellWait(mutex, [&] {
     return Forward<"_ZN4absl7debian37CondVar4WaitEPNS0_5MutexE", void(CondVar*, Mutex*)>(this,

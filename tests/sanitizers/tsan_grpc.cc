@@ -1,4 +1,4 @@
-// What ThreadSanitizer has to be told of gRPC, whose libraries are compiled without it.
+// Tells ThreadSanitizer how gRPC orders threads, as the libraries of gRPC are compiled without it.
 //
 // gRPC hands a call's operations from the thread that starts them to the one that learns of their
 // end by queues without locks. Two orders follow that TSan cannot see: a start comes before the end

@@ -92,7 +92,7 @@ def registration():
 
 
 REGISTER = "/capstan.v1.Scheduler/Register"
-REGISTRATIONS_MAX = 120  # Of one name in a minute (scheduler/core/nodes/registration_limits.h).
+REGISTRATIONS_MAX = 120  # Per name and minute (scheduler/core/nodes/registration_limits.h).
 OPEN_DATA = "/capstan.v1.ParameterServer/OpenDataConnections"
 # A method that the attacker may call, where there is one, that does nothing.
 METHODS = {"scheduler": "/capstan.v1.Scheduler/SyncNode", "server": OPEN_DATA,

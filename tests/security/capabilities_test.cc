@@ -115,7 +115,7 @@ class Cluster {
     v1::PushResponse response;
     return FromGrpcStatus(stub_->Push(&context, request, &response));
   }
-  // What all elements of the job's table are now, as a reader sees it.
+  // The present value of all elements of the job's table, as a reader sees it.
   float Value(const JobId& job, char key) {
     grpc::ClientContext context;
     Begin(MintCapability(KeyOf(key), {.job = job,

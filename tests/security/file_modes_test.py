@@ -1,4 +1,4 @@
-"""What Capstan leaves on the disk can be read by nobody else, whatever the umask is."""
+"""Nobody else can read the files that Capstan leaves on the disk, whatever the umask is."""
 
 import json
 import os

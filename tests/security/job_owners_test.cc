@@ -1,5 +1,5 @@
-// What users can do with each other's jobs, and nodes with jobs that do not run on them, asked of
-// real daemons while a job trains.
+// Calls of users about each other's jobs, and of nodes about jobs that do not run on them, to real
+// daemons while a job trains.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <functional>
@@ -270,8 +270,8 @@ v1::ReplicateRequest MessageOf(const v1::RoutingTable& routing, const std::strin
   return message;
 }
 
-// What a server with that certificate is told of a message to `to`: "PERMISSION_DENIED" for the
-// whole call, or the code of the message's result.
+// The answer to a server with the certificate of `caller` that sends the message to `to`: the error
+// of the whole call, or else the code of the message's result.
 absl::StatusCode Replicate(Cluster& cluster, const TlsDaemon& to, const std::string& caller,
                            const v1::ReplicateRequest& message) {
   const auto stub = v1::ParameterServer::NewStub(cluster.ChannelTo(to, PeerRole::kServer, caller));

@@ -364,7 +364,7 @@ TEST_CASE("Paths: a peer's files stay in the folders that jobs write into", "[se
 
 // ---------------------------------------------------------------- on the disk, in this process
 
-// What a daemon or a task does with a path that the check of names has let pass.
+// One use by a daemon or a task of a path that the check of names has let pass.
 struct Use {
   const char* name;
   const char* file;

@@ -16,7 +16,7 @@ import tls_cluster
 
 UIDS = range(61184, 65520)
 ROTATIONS = 3
-# What a job is made of beside its command; these programs compute nothing.
+# Fields of a job's program beside its command. These programs compute nothing.
 SHAPE = """samples: 200
     parameters { name: "weight" shape: 8 } parameters { name: "bias" }
     averages { name: "sample" }"""

@@ -1,4 +1,4 @@
-"""What others wrote does not control the terminal of who reads it."""
+"""Text that others wrote does not control the terminal of its reader."""
 
 import os
 import pty
@@ -14,7 +14,7 @@ SHOWN = (rb"before \u001b]0;owned\u0007\u001b[2J \u009b31m \x9b31m \u202e after\
 
 class TerminalTest(unittest.TestCase):
     def on_terminal(self, running, *arguments):
-        """What the command line writes to a terminal, whose line ends are "\\n" again."""
+        """The output of the command line on a terminal, with "\\n" as line ends again."""
         ours, theirs = pty.openpty()
         settings = {"CAPSTAN_SCHEDULER": running.scheduler, "HOME": str(running.folder)}
         with subprocess.Popen(

@@ -42,8 +42,8 @@ class TlsVersionsTest(unittest.TestCase):
                         print(name, handshake(V12))
 
     def spoken(self, folder, version, program):
-        """What a client that connects to a scheduler of this version says: "TLSv1.3", or "" if the
-        handshake failed."""
+        """The TLS version of a client's connection to a scheduler of this version: "TLSv1.3", or ""
+        if the handshake failed."""
         context = context_of(ssl.PROTOCOL_TLS_SERVER, folder, version)
         with contextlib.ExitStack() as stack:
             listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))

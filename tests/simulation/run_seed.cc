@@ -132,7 +132,7 @@ void CheckEnd(World& world, Cluster& cluster, const Judged& judged) {
   const std::optional<scheduler::JobView> job = cluster.scheduler().Job(judged.job->id());
   if (judged.liveness->EndedForOlderStore(job)) {
     ++world.reached[Reached::kJobFailedOlderStore];
-    judged.job->checkers.clear();  // What they have seen is of decisions that are lost.
+    judged.job->checkers.clear();  // They have seen decisions that are lost.
     return;
   }
   const bool succeeded = job.has_value() && job->state == scheduler::JobState::kSucceeded;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kBytesMax = int64_t{1} << 30;
 
-// What the client sends first; both ends are the same program on the same machine.
+// The client's first message. Both ends are the same program on the same machine.
 struct Command {
   int64_t push_bytes = 0;  // Bytes of a message from client to server; 0: none.
   int64_t pull_bytes = 0;

@@ -25,7 +25,7 @@ LIBRARY = "tests/chaos/power/libunsynced_writes.so"
 
 @dataclasses.dataclass
 class Lost:
-    """What a cut has taken back."""
+    """Counts of the changes that a cut has taken back."""
 
     sectors: int = 0
     holes: int = 0  # Files in which a later sector was kept and an earlier one was not.

@@ -1,4 +1,4 @@
-"""What a power cut leaves of a process's files: what was synced, and any part of the rest."""
+"""A power cut leaves of a process's files all that was synced, and any part of the rest."""
 
 import os
 import pathlib

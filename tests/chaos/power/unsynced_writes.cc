@@ -98,7 +98,8 @@ uint64_t InodeOf(int fd) {
   return inodes[static_cast<size_t>(fd)].load(std::memory_order_relaxed);
 }
 
-// What the harness cannot do without ends the daemon: a loss that is not written down would pass.
+// Ends the daemon if a step of the harness fails: a loss that is not written down would pass
+// unnoticed.
 [[noreturn]] void Give(const char* what) {
   dprintf(STDERR_FILENO, "unsynced_writes: %s: %s\n", what, strerror(errno));
   abort();
@@ -229,7 +230,7 @@ int SyncAndNote(int fd, const Sync& sync_it) {
     record.Add(token);
     folder ? record.Add(path).Write() : record.Add(inode).Write();
   };
-  // What is written while the disk syncs is not synced by it.
+  // The sync does not cover bytes that are written while it runs, so its begin is noted, too.
   note('B', 'E');
   const int result = sync_it();
   if (result == 0) note('S', 'D');

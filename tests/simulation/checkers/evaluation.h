@@ -1,7 +1,7 @@
 // Evaluation: the result of an epoch is that of all test samples of this epoch, each counted once,
 // whoever has evaluated them and however often: loss, accuracy and AUC.
 //
-// What a sample comes to follows from its number, the epoch and the job. Losses are whole numbers,
+// The result of a sample follows from its number, the epoch and the job. Losses are whole numbers,
 // so that their sum does not depend on how the samples were divided.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_CHECKERS_EVALUATION_H_

@@ -80,9 +80,9 @@ bool Liveness::HasDeadLink(const scheduler::TaskDied& died) const {
   });
 }
 
-// What the scheduler believes is not the truth: a process that lives, and that nothing has kept
-// from being heard for longer than a lease, is not dead; nor is one that is cut off with all
-// others. One that was heard just now, after all trouble, keeps its name.
+// A living process must not be declared dead if nothing has kept it from being heard for longer
+// than a lease, nor while the scheduler is cut off from all processes. A process that was heard
+// just now, after all trouble, keeps its name.
 void Liveness::CheckDeath(const scheduler::NodeDied& died) {
   const std::optional<Instant> since = world_->alive_since(died.node);
   const Joined& joined = joined_[died.node];

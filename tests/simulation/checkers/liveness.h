@@ -62,8 +62,8 @@ class Liveness final : public Checker {
  private:
   // A scheduler notices that most are silent within this time.
   static constexpr absl::Duration kNoticeLimit = absl::Seconds(2);
-  // What was done to a process is no reason any more to take it for dead: a lease, and the time to
-  // find the scheduler again.
+  // After this time a fault of a process is no reason any more to take it for dead: a lease, and
+  // the time to find the scheduler again.
   static constexpr absl::Duration kForgetLimit = absl::Seconds(7);
   // Shorter than the silence after which the scheduler takes a node for unheard.
   static constexpr absl::Duration kHeardLimit = absl::Milliseconds(400);

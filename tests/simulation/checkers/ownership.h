@@ -1,10 +1,11 @@
 // Ownership: a shard has one owner a term, of the scheduler's making, and only the owner of a
 // push's term acknowledges it.
 //
-// What counts is what leaves a server: an acknowledged push that was recorded. An owner that was
-// deposed may still acknowledge what every counted replica had before: that this is not lost is
-// what the ledger and the reference bits check. Where the scheduler's store was put back, those who
-// cannot have heard of its new course go on by the one before. Thread safety: thread-compatible.
+// Only answers that leave a server count: acknowledgements of pushes that were recorded. An owner
+// that was deposed may still acknowledge a push that every counted replica had before; the ledger
+// and the reference bits check that such a push is not lost. After the scheduler's store was put
+// back, processes that cannot have heard of the new decisions still follow the abandoned ones.
+// Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_CHECKERS_OWNERSHIP_H_
 #define CAPSTAN_TESTS_SIMULATION_CHECKERS_OWNERSHIP_H_
 

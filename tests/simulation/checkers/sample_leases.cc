@@ -78,9 +78,9 @@ void SampleLeases::Happened(const scheduler::Event& event) {
   if (std::holds_alternative<scheduler::EpochDone>(event)) CloseEpoch();
 }
 
-// What was leased by then, and trained since, is trained all the same. What was leased since the
-// copy was made may be, too: its holder tells the next scheduler, unless it is gone (seed
-// 1718285011).
+// A sample that was leased before the copy and trained since then counts as trained. A sample that
+// was leased after the copy may count, too: its holder tells the next scheduler, unless it is gone
+// (seed 1718285011).
 void SampleLeases::StorePutBack() {
   const Known before = std::exchange(known_, copied_);
   if (before.epoch != known_.epoch) return;

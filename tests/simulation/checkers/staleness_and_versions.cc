@@ -22,7 +22,7 @@ void StalenessAndVersions::PushAcknowledged(const TaskKey& task_key, ShardKey sh
   newest = std::max(newest, version);
 }
 
-// What a reader was shown is not lost any more, no more than what was acknowledged.
+// A version that a reader was shown must not get lost, just as one that was acknowledged.
 void StalenessAndVersions::SnapshotShown(ShardKey shard, Version version) {
   Version& newest = acknowledged_[shard];
   newest = std::max(newest, version);

@@ -67,8 +67,9 @@ class StalenessAndVersions final : public Checker {
   };
   std::map<std::pair<TaskKey, int64_t>, Kept> kept_;  // Keyed by place.
   std::map<std::pair<TaskKey, ShardKey>, Version> seen_;
-  // The newest pull, and what had been acknowledged to anybody when it was sent first. Who was at
-  // work then, also of earlier ones: an answer may leave long after its pull was given up.
+  // The newest pull, and the version that was acknowledged to anybody when it was first sent. The
+  // tasks that were at work then, for earlier pulls as well: an answer may leave long after its
+  // pull was given up.
   struct Asked {
     Iteration iteration{-1};
     Version acknowledged;

@@ -1,5 +1,5 @@
-// What is aimed at one instant of the first job: it follows from what the scheduler and the servers
-// say just then.
+// Faults that are aimed at one instant of the first job. Messages of the scheduler and the servers
+// tell when it has come.
 #include <cstdint>
 #include <functional>
 #include <memory>

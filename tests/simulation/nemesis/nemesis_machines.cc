@@ -15,7 +15,8 @@ void Nemesis::JumpClock() {
   cluster_->ClockJumped(host);
 }
 
-// What runs there is late by that time, and does not know it.
+// Stops the clock of the scheduler's or of a worker's host for a while. The processes there are
+// late by that time, and do not know it.
 void Nemesis::FreezeClock() {
   const int workers = world_->options.workers;
   const auto chosen = static_cast<int>(machines_prng_.Between(0, workers));

@@ -1,5 +1,5 @@
-// What happens to the scheduler's store and to the disk where checkpoints lie; and what is aimed at
-// the moments of a job and at its end.
+// Faults of the scheduler's store and of the disk where checkpoints lie; and faults that are aimed
+// at the moments of a job and at its end.
 #include <utility>
 
 #include "absl/strings/match.h"

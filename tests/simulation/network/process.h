@@ -4,9 +4,10 @@
 //   RUNNING <-------> PAUSED   RUNNING, PAUSED ------> DEAD --Start--> RUNNING (a new incarnation)
 //             Resume
 //
-// What an incarnation has posted dies with it. While a process is paused its timers do not fire and
-// what arrives waits; both happen when it is resumed, late. Its clock goes on, up to 5 % fast or
-// slow, and may jump forward, or stand still for a while, and all timers with it.
+// Timers of an incarnation, and messages that wait for it, die with it. While a process is paused
+// its timers do not fire and arriving messages wait; both are handled late, when it is resumed. Its
+// clock goes on, up to 5 % fast or slow, and may jump forward, or stand still for a while, and all
+// timers with it.
 // Thread safety: thread-compatible.
 #ifndef CAPSTAN_TESTS_SIMULATION_NETWORK_PROCESS_H_
 #define CAPSTAN_TESTS_SIMULATION_NETWORK_PROCESS_H_

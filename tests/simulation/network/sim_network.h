@@ -124,7 +124,8 @@ class SimNetwork {
 
   using Arrival = std::function<void()>;
   Link& LinkOf(HostId from, HostId to) { return links_[{from, to}]; }
-  // What one message carries. Null: nothing. It may change on its way if it has a checksum.
+  // The content of one message. `bytes`: null for none. `checked`: the call has a checksum of its
+  // own, so a bit may flip on the way.
   struct Payload {
     std::shared_ptr<std::string> bytes;
     bool checked = false;

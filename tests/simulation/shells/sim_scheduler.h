@@ -36,8 +36,7 @@ class SimScheduler {
   // unless they have been.
   void Start();
 
-  // What users ask for. It has no effect while the process is dead, and acts later if it
-  // is paused.
+  // Requests of users. They have no effect while the process is dead, and wait while it is paused.
   void Drain(const NodeId& node, std::function<void()> safe);  // `safe`: to stop.
   void EndDrain(const NodeId& node);
   void SaveCheckpoint(const JobId& job);

@@ -1,6 +1,6 @@
-// What a simulated task's cores are told of its job: what worker/task/computation/task_options.h
-// tells real ones, in smaller pieces; and what its batches come to. Pure functions; of SimTask
-// alone.
+// The options of a simulated task's cores, from its job: those that real tasks have
+// (worker/task/computation/task_options.h), with smaller batches and messages; and the results of
+// its batches. Functions without state, for SimTask alone.
 #ifndef CAPSTAN_TESTS_SIMULATION_SHELLS_SIM_TASK_OPTIONS_H_
 #define CAPSTAN_TESTS_SIMULATION_SHELLS_SIM_TASK_OPTIONS_H_
 
@@ -39,7 +39,7 @@ inline std::optional<worker::RowCache> MakeRowCache(const JobOptions& job,
   return worker::RowCache(*options);
 }
 
-// What a pull for `iteration` came to, for the checkers: bucket by bucket.
+// Tells the checkers, bucket by bucket, which rows the task uses after its pull for `iteration`.
 inline void TellRowsUsed(JobWorld* job, const TaskKey& task_key, Iteration iteration,
                          const worker::TableKeys& pulled, absl::Span<const float> rows) {
   for (int32_t bucket = 0; bucket < job->options.sparse_buckets; ++bucket) {

@@ -28,7 +28,7 @@ void CountOutcomes(World* world, const v1::PushResponse& pushed) {
   }
 }
 
-// What carries one message of a task.
+// One message of a task to a server, as a call on the simulated network.
 struct SimTransfer final : Transfer {
   SimTransfer(World* of_world, SimNetwork::EndpointId of_task, SimNetwork::EndpointId of_server,
               OpKind of_kind)

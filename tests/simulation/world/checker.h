@@ -95,8 +95,8 @@ class Checker {
   virtual void BatchDone(const TaskKey& task_key, const Batch& batch) {
     static_cast<void>(task_key), static_cast<void>(batch);
   }
-  // What the task has to do has changed: it is to start at `start` or later, and so many of its
-  // sample leases are not acknowledged.
+  // The task's work has changed: it is to start at `start` or later, and `leases` of its sample
+  // leases are not finished.
   virtual void WorkChanged(const TaskKey& task_key, Iteration start, int leases) {
     static_cast<void>(task_key), static_cast<void>(start), static_cast<void>(leases);
   }

@@ -79,7 +79,7 @@ void DrawSparse(Prng& prng, JobOptions& job) {
 void DrawBackups(Prng prng, JobOptions& job) {
   if (job.mode != ConsistencyMode::kBsp || job.slots < 2 || !prng.Chance(0.2)) return;
   job.backups = static_cast<int>(prng.Between(1, job.slots - 1));
-  // What is needed to tell from the parameters which slots are in them.
+  // With these options the parameters tell which slots are in them.
   job.optimizer = 0;
   job.table_elements.resize(1);
   job.row_lifetime = RowLifetime();

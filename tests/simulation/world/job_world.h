@@ -80,7 +80,7 @@ struct JobWorld {
 
   const JobOptions options;
   const Workload workload;
-  KeptMoments kept;                     // What servers kept for readers of snapshots.
+  KeptMoments kept;                     // Moments that servers kept for readers of snapshots.
   std::map<std::string, Model> models;  // Keyed by a folder of the shared disk.
   std::vector<std::unique_ptr<Checker>> checkers;
   scheduler::Routing routing;  // The newest that the scheduler has sent.

@@ -16,8 +16,7 @@
 
 namespace capstan::sim {
 
-// What is done to the processes and the network, each at a mean interval of virtual time; infinite:
-// never.
+// Faults of processes and the network, each at a mean interval of virtual time; infinite: never.
 struct ChaosOptions {
   LinkFaults link;
   absl::Duration partition = absl::InfiniteDuration();
@@ -54,9 +53,9 @@ struct ChaosOptions {
   bool lose_successor = false;
   // One link between a worker daemon and a server is dead from then on, also once the world heals.
   absl::Duration kill_link = absl::InfiniteDuration();
-  // What users do: a server or worker daemon is drained, stopped for good as soon as that is said
-  // to be safe, and replaced; one is told to stop, and started again; a checkpoint is asked for;
-  // a job is stopped, once.
+  // Actions of users: a server or worker daemon is drained, stopped for good as soon as that is
+  // said to be safe, and replaced; one is told to stop, and started again; a checkpoint is asked
+  // for; a job is stopped, once.
   absl::Duration drain = absl::InfiniteDuration();
   absl::Duration leave = absl::InfiniteDuration();  // SIGTERM to a server or worker daemon.
   absl::Duration save = absl::InfiniteDuration();

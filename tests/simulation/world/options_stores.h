@@ -15,7 +15,7 @@ namespace capstan::sim {
 void DrawStores(Options& options);
 // Whether the scheduler goes on from an older copy of its store. `options` is drawn to the end.
 void DrawPutBack(Options& options);
-std::string DescribeStores(const ChaosOptions& chaos);  // Half a line for people.
+std::string DescribeStores(const ChaosOptions& chaos);  // Part of a line for people.
 
 }  // namespace capstan::sim
 

@@ -48,8 +48,8 @@ class Workload {
   const worker::AllTableKeys& keys() const { return keys_; }
   // The place of a shard's values in its table's array.
   Range PartOf(const ShardKey& shard, const Range& elements) const;
-  // What a push names of a gradient: under rules that leave a row without gradient as it is, only
-  // the rows that have one.
+  // The part of a gradient that a push sends: all rows, or, where a row without gradient stays as
+  // it is, only the rows that have one.
   struct Named {
     std::shared_ptr<const Arrays> values;
     worker::AllTableKeys keys;
