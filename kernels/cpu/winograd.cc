@@ -19,7 +19,7 @@ constexpr int64_t kTilePixels = kTileSide * kTileSide;
 constexpr int64_t kPointsMax = 36;
 constexpr int64_t kTapsMax = 25;  // Weights of a window, per channel and filter.
 
-// With fewer channels or tiles than these the transforms cost more than they save (README.md).
+// With fewer channels or tiles than these the transforms cost more than they save.
 constexpr int64_t kTilesMin = 64;
 constexpr int64_t kChannelsMin3 = 32;
 constexpr int64_t kChannelBlock3 = 16;  // Other channels of 3x3 windows are for the plain tiles.

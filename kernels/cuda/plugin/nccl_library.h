@@ -2,7 +2,7 @@
 //
 // The plugin loads NCCL when devices are joined, and does not link it: a single GPU needs no NCCL.
 // The loader looks for libnccl.so.2 where it looks for the plugin's libraries (its run path,
-// LD_LIBRARY_PATH). nccl_dlopen.cc defines Load; for emulated GPUs emulation/nccl.cc does.
+// LD_LIBRARY_PATH). nccl_dlopen.cc defines Load, for emulated GPUs emulation/libraries/nccl.cc.
 // Thread safety: constant after Load.
 #ifndef CAPSTAN_KERNELS_CUDA_PLUGIN_NCCL_LIBRARY_H_
 #define CAPSTAN_KERNELS_CUDA_PLUGIN_NCCL_LIBRARY_H_
