@@ -57,7 +57,6 @@ class HeldJob : public std::enable_shared_from_this<HeldJob> {
   JobCalls& calls() { return calls_; }
   ReplicaCalls& replica_calls() { return replica_calls_; }
   SnapshotCalls& snapshot_calls() { return snapshot_calls_; }
-  const SnapshotCalls& snapshot_calls() const { return snapshot_calls_; }
   JobCaptures& captures() { return captures_; }
   JobAssignment& assignment() { return assignment_; }
   const JobAssignment& assignment() const { return assignment_; }
