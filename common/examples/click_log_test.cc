@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "common/examples/testing/parser_checks.h"
 #include "common/testing/status_matchers.h"
 
 namespace capstan::click_log_test {

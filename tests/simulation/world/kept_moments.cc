@@ -61,7 +61,7 @@ std::string CheckBucket(const v1::SnapshotBucket& asked, int32_t buckets,
 
 }  // namespace
 
-void KeptMoments::Look(int server, const server::HeldJob& job) {
+void KeptMoments::Look(int server, server::HeldJob& job) {
   auto& of_server = kept_[server];
   std::vector<CheckpointId> open = job.snapshot_calls().open();
   const std::vector<CheckpointId> before = std::exchange(open_[server], open);

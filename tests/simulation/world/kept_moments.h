@@ -24,7 +24,7 @@ class KeptMoments {
   // `server`: the number of its endpoint. To be called as soon as a callback of the server is over
   // that may have kept one: nothing has come in between. An id that was not open at the last look
   // is a new snapshot, also where the scheduler has given the id out before.
-  void Look(int server, const server::HeldJob& job);
+  void Look(int server, server::HeldJob& job);
   // Keys of rows that the shard had then.
   std::vector<uint64_t> KeysOf(int server, uint64_t snapshot, const ShardKey& shard) const;
   // The error of the answer; empty: none.
