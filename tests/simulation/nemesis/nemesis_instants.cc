@@ -146,13 +146,18 @@ void Nemesis::ReadOften(Instant until) {
 
 // ---------------------------------------------------------------- a successor
 
-// The server has just been given its shards back. What it acknowledges from now on is not on the
-// disk that it comes back with, and the scheduler does not hear that it has begun another log.
+// The server has just been given its shards back, by the table of their term. What it acknowledges
+// from now on is not on the disk that it comes back with, and the scheduler does not hear that it
+// has begun another log. (Until a lost shard has a successor, tables name its former primary, with
+// `awaits_log`, too. If that one is only cut off it may acknowledge pushes, which an older copy of
+// its disk lacks: server/log/README.md.)
 void Nemesis::LoseSuccessor(const scheduler::Routing& routing) {
   if (healed_ || instants_left_ == 0) return;
   for (const scheduler::ShardRoute& shard : routing.shards) {
     const scheduler::ServerRef primary = routing.servers[static_cast<size_t>(shard.server)];
-    if (!shard.awaits_log || !successors_.insert(primary.incarnation).second) continue;
+    const bool given_back = Generation(shard.term.value()) == routing.generation;
+    if (!shard.awaits_log || !given_back) continue;
+    if (!successors_.insert(primary.incarnation).second) continue;
     for (const auto& server : cluster_->servers()) {
       if (server->process().name() != primary.node || !server->process().alive()) continue;
       --instants_left_;
