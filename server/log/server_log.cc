@@ -348,10 +348,11 @@ void ServerLog::WriteJob(const std::string& log, const std::vector<Entry>& entri
     unwritten->second -= entries.size();
     if (unwritten->second == 0) unwritten_.erase(unwritten);
   }
+  const std::string unique_id = UniqueIdIn(log);
   for (const auto& [shard, state] : reached) {
-    options_.on_logged(id, UniqueIdIn(log), shard, state.first, state.second);
+    options_.on_logged(id, unique_id, shard, state.first, state.second);
   }
-  if (!failed.ok()) options_.on_failed(id, UniqueIdIn(log), failed);
+  if (!failed.ok()) options_.on_failed(id, unique_id, failed);
 }
 
 absl::Status ServerLog::WriteEntries(const std::vector<Entry>& entries, Job& job,
