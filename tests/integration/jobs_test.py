@@ -94,9 +94,15 @@ class JobsTest(unittest.TestCase):
         self.assertEqual(len(by_track["backward"]), 3 * 5)
         for track in ("push", "pull", "wait"):
             self.assertTrue(by_track[track], track)
-        # A push arrives after its gradient was computed.
-        push = by_track["push"][0]
-        self.assertGreater(push["ts"] + push["dur"], by_track["backward"][0]["ts"])
+        # A batch's pushes arrive after its first gradient was computed.
+        computed = [span["ts"] + span["dur"] for span in by_track["backward"][::5]]
+        arrived = {}
+        for push in by_track["push"]:
+            iteration = int(push["name"].rpartition("iteration ")[2])
+            end = push["ts"] + push["dur"]
+            arrived[iteration] = min(end, arrived.get(iteration, end))
+        for gradient, iteration in zip(computed, sorted(arrived)):
+            self.assertGreater(arrived[iteration], gradient)
 
     def test_submit_follows_the_job_and_exits_with_its_result(self):
         path = self.cluster.write_job(self.job(), "followed.textproto")

@@ -23,7 +23,7 @@ def _check_parameter(name: str, parameter: torch.Tensor) -> None:
     if parameter.dtype not in _TRAINED_TYPES:
         raise Error(f"the parameter {name!r} is {parameter.dtype}, expected float32, float16 or "
                     "bfloat16: the servers hold fp32")
-    if parameter.device.type not in ("cpu", "cuda"):
+    if parameter.device.type != "cpu":
         raise Error(f"the parameter {name!r} is on the device {str(parameter.device)!r}, expected "
                     "'cpu'")
 

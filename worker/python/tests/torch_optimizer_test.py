@@ -5,6 +5,7 @@ import os
 import pathlib
 import struct
 import tempfile
+import types
 import unittest
 from unittest import mock
 
@@ -303,6 +304,9 @@ class TorchOptimizerTest(unittest.TestCase):
         self.net = torch.nn.Linear(3, 2, device="meta")
         self.refused("the parameter 'weight' is on the device 'meta', expected 'cpu'",
                      lambda: self.declared(self.sgd))
+        on_gpu = types.SimpleNamespace(dtype=torch.float32, device=torch.device("cuda"))
+        self.refused("the parameter 'w' is on the device 'cuda', expected 'cpu'",
+                     lambda: _network._check_parameter("w", on_gpu))
 
     def test_a_model_that_has_changed_since_is_looked_at_again(self):
         optimizer = capstan.torch.Optimizer(self.sgd(), self.net)
