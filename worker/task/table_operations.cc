@@ -244,6 +244,18 @@ bool TableOperations::IsIdle() const {
   return starting_ == 0 && client_->IsIdle();
 }
 
+void TableOperations::AwaitIdle() {
+  using Attend = PushPullClient::Attend;
+  bool starting = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    starting = starting_ > 0;
+  }
+  // Start interrupts the client once the operation has begun. Whether the client is idle is not
+  // asked here: its last operation may end between the question and the wait.
+  client_->AttendOperations(starting ? Attend::kUntilInterrupted : Attend::kUntilIdle);
+}
+
 absl::Status TableOperations::Drain() {
   absl::Status first;
   absl::MutexLock lock(&mutex_);

@@ -77,9 +77,10 @@ class TableOperations {
   void Open();
   void SetPaused(bool paused);  // REQUIRES: open or paused.
   void Close();                 // No operation begins any more.
-  // True if no operation is being started or runs. When this becomes true in a state other than
-  // open, the client has been interrupted or is idle, so that AttendOperations returns.
-  bool IsIdle() const;
+  bool IsIdle() const;          // No operation is being started or runs.
+  // Keeps the operations going until IsIdle, or the client is interrupted; may return earlier.
+  // REQUIRES: not open, so that no operation begins meanwhile.
+  void AwaitIdle();
   // Takes the results of all operations that nobody waits for. Returns the first error.
   // REQUIRES: closed and idle.
   absl::Status Drain();

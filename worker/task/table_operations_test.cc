@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "common/net/grpc/grpc_server.h"
 #include "common/testing/status_matchers.h"
 #include "common/time/clock.h"
@@ -278,6 +279,26 @@ TEST_CASE("TableOperations: while it is paused no operation begins") {
   }
 }
 
+TEST_CASE("TableOperations: the wait for idleness ends with the last operation, or at once") {
+  Fixture f;
+  const bool running = GENERATE(false, true);
+  f.fake.SetOpen(!running);
+  const auto pull = f.tables.Pull(kDense, std::nullopt, absl::MakeSpan(f.pulled));
+  if (!running) REQUIRE_OK(f.Ended(pull));
+  f.tables.SetPaused(true);
+  CHECK(f.tables.IsIdle() == !running);
+  absl::Notification idle;
+  std::thread task([&] {
+    f.tables.AwaitIdle();
+    idle.Notify();
+  });
+  f.fake.SetOpen(true);
+  CHECK(idle.WaitForNotificationWithTimeout(kLong / 3));
+  f.client.Interrupt();  // It waits no more.
+  task.join();
+  CHECK(f.tables.IsIdle());
+}
+
 TEST_CASE("TableOperations: what was not waited for is drained, and its error found") {
   Fixture f;
   const bool refused = GENERATE(false, true);
@@ -286,7 +307,7 @@ TEST_CASE("TableOperations: what was not waited for is drained, and its error fo
   REQUIRE_OK(push);
   f.tables.Close();
   CHECK(absl::IsCancelled(f.tables.Push(kDense, std::nullopt, f.ones).status()));
-  while (!f.tables.IsIdle()) f.client.AttendOperations(PushPullClient::Attend::kUntilIdle);
+  while (!f.tables.IsIdle()) f.tables.AwaitIdle();
   CHECK(f.tables.Drain().ok() == !refused);
   f.tables.End();
   CHECK(f.Ended(push).ok() == !refused);  // A thread may still ask for its end.

@@ -306,7 +306,7 @@ Task::RunState Task::StateOfRun(const Work& work) {
 }
 
 void Task::Rest() {
-  if (!tables_->IsIdle()) return AwaitIdle();
+  if (!tables_->IsIdle()) return tables_->AwaitIdle();
   UseBoard([](TaskBoard& board) {
     if (board.assignment().paused) board.SetResting();
   });
@@ -314,17 +314,11 @@ void Task::Rest() {
   client_.AttendOperations(PushPullClient::Attend::kUntilInterrupted);
 }
 
-void Task::AwaitIdle() {
-  using Attend = PushPullClient::Attend;
-  // If the client is idle an operation is being started, whose thread interrupts this.
-  client_.AttendOperations(client_.IsIdle() ? Attend::kUntilInterrupted : Attend::kUntilIdle);
-}
-
 absl::Status Task::DrainRun() {
   tables_->Close();
   while (!tables_->IsIdle()) {
     if (Fenced()) return absl::CancelledError("this task has been fenced off");
-    AwaitIdle();
+    tables_->AwaitIdle();
   }
   return absl::OkStatus();
 }

@@ -84,7 +84,6 @@ class Task final : private TaskPort {
   // Keeps the operations of the run going until it has ended, or was taken away (kCancelled).
   absl::StatusOr<WorkResult> AttendRun(const Work& work);
   absl::Status DrainRun();  // Waits until no operation runs, unless the task is fenced off.
-  void AwaitIdle();         // Waits until no operation runs; may return earlier.
   enum class RunState { kGoesOn, kPaused, kTakenAway };
   RunState StateOfRun(const Work& work);
   void Rest();  // Reports that the paused run rests, if it does; waits for what changes that.
